@@ -8,11 +8,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import pytest
+
 from families.gate import Gate
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World, as_read, sealed
 from sealmq.families.api import Audited, Family
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
+from sealmq.mediator.core import delivery, message
 from sealmq.mediator.core.delivery import fan_out
 from sealmq.mediator.core.effects import (
     LIVE,
@@ -480,3 +483,20 @@ def payloads(packets: Iterable[Publish]) -> list[bytes]:
 
 
 __all__ = ["HIGH", "LIVE", "LOW", "OWN", "PANEL", "REFUSED", "SENSOR", "Scene"]
+
+
+class SealCalls:
+    """How often what opens and seals a message for readers is called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+        self.calls = dict.fromkeys(names, 0)
+        for name in names:
+            module = delivery if hasattr(delivery, name) else message
+            monkeypatch.setattr(module, name, self._counted(name, getattr(module, name)))
+
+    def _counted(self, name: str, real: Any) -> Any:
+        def call(*given: Any) -> Any:
+            self.calls[name] += 1
+            return real(*given)
+
+        return call

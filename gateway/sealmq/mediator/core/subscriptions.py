@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from sealmq.broker.promises import check_group, check_publish
 from sealmq.families.engine import Decision
-from sealmq.families.shared import GROUP, inner
+from sealmq.families.shared import GROUP, PUBLIC, inner
 from sealmq.mqtt import Subscribe as SubscribePacket
 from sealmq.mqtt import Unsubscribe as UnsubscribePacket
 from sealmq.store.records import KeptSub, KeptSubGone, StoreRecord
@@ -31,7 +31,7 @@ from sealmq_spec.topics import check_filter
 
 from . import refusals
 from .broker_filter import NONE, BrokerFilter, Held
-from .delivery import PUBLIC, Reader
+from .delivery import Reader
 from .effects import LIVE, OWN, Commit, Subscribe, Unsubscribe, Yield
 from .limits import SUBSCRIPTIONS
 from .refusals import of, rule_of

@@ -12,7 +12,7 @@ import pytest
 from core_world import TOPIC, Peer, Shell, opened
 from families.sealing import Sealing
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World
-from reader_scene import Client, Scene, payloads
+from reader_scene import Client, Scene, SealCalls, payloads
 from sealmq.aead import make
 from sealmq.families.api import (
     Ask,
@@ -26,7 +26,7 @@ from sealmq.families.api import (
     allow,
     deny,
 )
-from sealmq.mediator.core import delivery, wrap
+from sealmq.mediator.core import wrap
 from sealmq.mediator.core.effects import Forward
 from sealmq.mediator.core.keyring import Keyring
 from sealmq.mediator.wills import Fired, seal
@@ -391,23 +391,6 @@ def test_a_message_that_waited_over_new_keys_is_looked_at_again() -> None:
 # --- what it costs ---
 
 
-class Calls:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: dict[str, int] = {}
-        for name in ("open_m3", "seal_m3", "for_one", "for_holders"):
-            self._count(monkeypatch, name)
-
-    def _count(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        self.calls[name] = 0
-        real = getattr(delivery, name)
-
-        def counted(*given: Any) -> Any:
-            self.calls[name] += 1
-            return real(*given)
-
-        monkeypatch.setattr(delivery, name, counted)
-
-
 def test_it_is_opened_and_sealed_once_for_all_readers_also_slow_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -417,7 +400,7 @@ def test_it_is_opened_and_sealed_once_for_all_readers_also_slow_ones(
     for one in slow:
         one.session.writable(False)
     forward = both.published(qos=1, packet_id=3)
-    counted = Calls(monkeypatch)
+    counted = SealCalls(monkeypatch, "open_m3", "seal_m3", "for_one", "for_holders")
     both.arrives(forward)
     both.scene.passes(20)
     for one in slow:
@@ -433,7 +416,7 @@ def test_a_message_that_needs_none_of_it_is_neither_opened_nor_sealed(
 ) -> None:
     both = Both()
     reads = both.reader(SIBLING)
-    counted = Calls(monkeypatch)
+    counted = SealCalls(monkeypatch, "open_m3", "seal_m3", "for_one", "for_holders")
     m3 = [both.scene.publish(TOPIC, qos=qos) for qos in (0, 1, 2)]
     assert payloads(reads.client.messages) == m3
     assert set(counted.calls.values()) == {0}

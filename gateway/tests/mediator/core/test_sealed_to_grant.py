@@ -10,10 +10,9 @@ import pytest
 
 from families.sealing import Sealing
 from mediator_world import LOW, NOW_MS, PANEL, SENSOR, SIBLING, World
-from reader_scene import Client, Scene, payloads
+from reader_scene import Client, Scene, SealCalls, payloads
 from sealmq.aead import make
 from sealmq.families.api import Duty, PutTlv, SealToGrant
-from sealmq.mediator.core import delivery
 from sealmq.mediator.core.session import Session
 from sealmq.mqtt import Puback, Publish, Pubrec
 from sealmq.order import Order
@@ -119,31 +118,13 @@ def test_a_reader_that_holds_the_grant_opens_what_is_sealed_to_it(
     assert len(reads.grants) == 1
 
 
-class Counting:
-    """How often what opening and sealing costs is called."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: dict[str, int] = {}
-        for name in ("open_m3", "for_one", "for_holders"):
-            monkeypatch.setattr(delivery, name, self._counted(name, getattr(delivery, name)))
-
-    def _counted(self, name: str, real: Any) -> Any:
-        self.calls[name] = 0
-
-        def call(*given: Any) -> Any:
-            self.calls[name] += 1
-            return real(*given)
-
-        return call
-
-
 def test_a_message_is_opened_and_sealed_once_for_all_who_hold_the_grant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene, _ = scene_of(panel=TO_CREW, sibling=TO_CREW)
     readers = [Reads(scene, client_id=f"id-{n}") for n in range(3)] + [Reads(scene, SIBLING)]
     plain = Reads(scene, SENSOR)
-    counted = Counting(monkeypatch)
+    counted = SealCalls(monkeypatch, "open_m3", "for_one", "for_holders")
     m3 = scene.publish("t/1", b"21.5", 1)
     packets = [reads.one() for reads in readers]
     assert counted.calls == {"open_m3": 1, "for_one": 0, "for_holders": 1}

@@ -10,10 +10,9 @@ import pytest
 
 from families.sealing import Sealing
 from mediator_world import LOW, NOW_MS, PANEL, SENSOR, SIBLING, World
-from reader_scene import Client, Scene, payloads
+from reader_scene import Client, Scene, SealCalls, payloads
 from sealmq.aead import make
 from sealmq.families.api import Duty, PutTlv, SealToLink
-from sealmq.mediator.core import delivery
 from sealmq.mediator.core.session import Session
 from sealmq.mediator.core.wrap import seal_m3
 from sealmq.mqtt import Puback, Publish, Pubrec
@@ -137,30 +136,12 @@ def test_readers_of_whom_no_family_demands_it_get_the_message_unchanged() -> Non
     assert scene.counts.denied == []
 
 
-class Counting:
-    """How often what opening and sealing costs is called."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: dict[str, int] = {}
-        for name in ("open_m3", "look_m3", "for_one"):
-            monkeypatch.setattr(delivery, name, self._counted(name, getattr(delivery, name)))
-
-    def _counted(self, name: str, real: Any) -> Any:
-        self.calls[name] = 0
-
-        def call(*given: Any) -> Any:
-            self.calls[name] += 1
-            return real(*given)
-
-        return call
-
-
 def test_a_message_is_opened_once_for_all_readers_and_not_at_all_where_nobody_demands_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene, family = scene_of()
     clients = [reading(scene, client_id=f"id-{n}")[1] for n in range(3)]
-    counted = Counting(monkeypatch)
+    counted = SealCalls(monkeypatch, "open_m3", "look_m3", "for_one")
     scene.publish("t/1", qos=1)
     # The first look at the clear header is kept for all messages of that label.
     assert counted.calls == {"open_m3": 0, "look_m3": 1, "for_one": 0}

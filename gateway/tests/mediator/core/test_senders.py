@@ -10,11 +10,9 @@ import pytest
 
 from families.sealing import Sealing, only_from
 from mediator_world import LOW, NOW_MS, PANEL, SENSOR, SIBLING
-from reader_scene import Client, Scene, payloads
+from reader_scene import Client, Scene, SealCalls, payloads
 from sealmq.families.api import Ask, Duty, PutTlv, SealToLink, Verdict
-from sealmq.mediator.core import delivery, wrap
 from sealmq.mediator.core.session import Session
-from sealmq.mediator.core.wrap import Inside
 from sealmq.mqtt import Puback, Publish, Pubrec
 from sealmq.order import Order
 from sealmq_spec.const import LIVE, QUEUED, REF_LINK, RETAINED
@@ -63,23 +61,17 @@ def test_only_the_named_senders_messages_go_out_and_unchanged(qos: int) -> None:
 def test_a_message_is_opened_once_for_all_readers_that_need_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    opened: list[int] = []
-
-    def counted(*given: Any) -> Inside:
-        opened.append(1)
-        return wrap.open_m3(*given)
-
-    monkeypatch.setattr(delivery, "open_m3", counted)
+    counted = SealCalls(monkeypatch, "open_m3")
     scene, family = scene_of(only_from("sensor"))
     for n in range(3):
         reading(scene, client_id=f"id-{n}")
     reading(scene, SIBLING)
     scene.publish("t/1")
-    assert len(opened) == 1
+    assert counted.calls == {"open_m3": 1}
     family.wants = {}
     scene.engine.cache.clear()
     scene.publish("t/1")
-    assert len(opened) == 1
+    assert counted.calls == {"open_m3": 1}
 
 
 def test_a_sender_that_is_no_client_any_more_is_none_of_them() -> None:
