@@ -91,7 +91,7 @@ def test_messages_on_which_the_broker_hangs_up_end_nobody_s_session(
 ) -> None:
     stage.evil.ends = lambda kind, body: kind & 0xF0 == 0x30 and POISON in body
     raw, sensor = _connected(stage, "m1-control-panel"), _connected(stage, "m1-temp-sensor")
-    ends = _ends(stage, "monitor"), _ends(stage, "m1-temp-sensor")
+    ends = _ends(stage, "monitor")
     for n in range(3):
         sealed = raw.seal(POISON, b"%d" % n, flags=first & 6)
         raw.wire.send(publish(POISON, sealed, first, n + 1))
@@ -99,8 +99,10 @@ def test_messages_on_which_the_broker_hangs_up_end_nobody_s_session(
         if first & 6:
             assert answer(raw) == ({QOS1: 0x40, 0x34: 0x50}[first], pid_of(n + 1))
             assert [n[3] for n in notices(raw)] == ["broker.takes.message"]
-    assert [payload for _, payload, _ in stage.heard()] == [b"0", b"1", b"2"]
-    assert (_ends(stage, "monitor"), _ends(stage, "m1-temp-sensor")) == ends
+    # Those of earlier tests may end meanwhile: that this one has not, shows when it goes on.
+    sensor.publish(TOPIC, b"3")
+    assert [payload for _, payload, _ in stage.heard()] == [b"0", b"1", b"2", b"3"]
+    assert _ends(stage, "monitor") == ends
 
 
 def test_a_reader_that_never_reads_stalls_nobody(stage: EvilScene) -> None:
