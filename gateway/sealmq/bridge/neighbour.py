@@ -178,8 +178,10 @@ class Neighbour:
         await line.flush()
 
     def pass_on(self, raw: bytes) -> None:
-        """A packet for a site behind it; it is sent again by whom it is from, if it is lost."""
-        if self.line is not None and self.line.backlog < _BACKLOG:
+        """A packet for a site behind it, if it is within the budget: whom it is from repeats it."""
+        if self.line is None or self.line.backlog >= _BACKLOG:
+            return
+        if not self._sends.take(len(raw), time.monotonic()):
             self.line.send(FAR, raw)
 
     # --- to it ---

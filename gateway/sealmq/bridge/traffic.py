@@ -162,7 +162,9 @@ class Traffic:
         here = self.imports.get((one.site, one.label))
         if here is not None and here.peer != ruling.issuer:
             return f"its token is of {ruling.issuer}, and its label of {here.peer}"
-        if here is None and not ruling.to:
+        # At an end of the graph a copy ends, too; where it could go on, and may not, it is named.
+        behind = self.given.keys() - {neighbour, ruling.issuer}
+        if here is None and not ruling.to and (behind or not self._judge.relays):
             return "not exported: nothing of that label belongs here, or goes on from here"
         went = self._on(neighbour, one, ruling)
         try:

@@ -134,8 +134,10 @@ class Graph:
     def _write(self, name: str, table: str, line: str) -> None:
         path = self.sites[name].root / "sealmq.toml"
         word = line.partition(" ")[0]
-        text = re.sub(rf"(?m)^{word} = .*\n", "", path.read_text()) if word == "panel" else (
-            path.read_text()
+        text = (
+            re.sub(rf"(?m)^{word} = .*\n", "", path.read_text())
+            if word == "panel"
+            else (path.read_text())
         )
         path.write_text(re.sub(rf"(?m)^\[{table}\]$", lambda m: f"{m[0]}\n{line}", text, count=1))
 
@@ -222,5 +224,3 @@ async def publish(graph: Graph, texts: Iterable[str], **more: Any) -> None:
     async with client(graph.sites["b1"], "boiler") as boiler:
         for text in texts:
             await boiler.publish(f"boiler/{text}", text, qos=1, life=LIFE, **more)
-
-

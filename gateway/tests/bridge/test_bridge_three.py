@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.graph import Graph, client, hearing, publish
-from run.sites import command, until
+from bridge.graph import Graph, hearing, publish
 
 
 @pytest.fixture(scope="module")
