@@ -1,5 +1,5 @@
-"""Bridges of sites joined in memory: what one sends the next gets at once. Real judges, real spools;
-what is delivered is noted."""
+"""Bridges of sites joined in memory: what one sends the next gets at once. Judges and spools are
+real; what is delivered is noted."""
 
 from __future__ import annotations
 

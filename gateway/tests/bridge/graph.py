@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from sealmq.site.layout import Layout
 
 Link = tuple[str, str]
 LIFE = 12  # 2^12 s
+_BAD_UP = Path(__file__).parent / "bad" / "bad_up.py"
 
 
 def free_port() -> int:
@@ -33,11 +35,65 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+class Cable:
+    """A port that leads to another one, until it is cut."""
+
+    def __init__(self, to: int) -> None:
+        self.port, self._to = free_port(), to
+        self._listening = socket.create_server(("127.0.0.1", self.port))
+        self._ends: set[socket.socket] = set()
+        self.is_cut = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Whoever is connected is not any more, and nobody can be."""
+        self.is_cut = True
+        for end in list(self._ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self.is_cut = False
+
+    def close(self) -> None:
+        self.cut()
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                here, _ = self._listening.accept()
+                if self.is_cut:
+                    here.close()
+                    continue
+                with contextlib.suppress(OSError):
+                    there = socket.create_connection(("127.0.0.1", self._to), 5)
+                    there.settimeout(None)
+                    for a, b in ((here, there), (there, here)):
+                        self._ends.add(a)
+                        threading.Thread(target=self._pump, args=(a, b), daemon=True).start()
+                    continue
+                here.close()
+
+    def _pump(self, a: socket.socket, b: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := a.recv(1 << 16):
+                b.sendall(data)
+        for end in (a, b):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        a.close()
+        self._ends.discard(a)
+
+
 class Joined(Site):
-    """A site of the graph."""
+    """A site of the graph. bad: its bridge is one that turns bad (bad/bad_bridge.py)."""
+
+    bad = False
 
     def up(self, *options: str, env: dict[str, str] | None = None) -> Up:
-        made = Up.start(self, ["-m", "sealmq.cli", "up", str(self.root), *options], env or {})
+        what = [str(_BAD_UP)] if self.bad else ["-m", "sealmq.cli", "up"]
+        made = Up.start(self, [*what, str(self.root), *options], env or {})
         self.ups.append(made)
         return made
 
@@ -91,15 +147,17 @@ class Graph:
     """Of [families.trust], of all sites."""
     mosquitto: Collection[str] = ()
     sites: dict[str, Joined] = field(default_factory=dict)
+    cables: dict[Link, Cable] = field(default_factory=dict)
 
     def make(self) -> Graph:
         names = sorted({end for link in self.links for end in link})
         for name in names:
             self._init(name)
         for a, b in self.links:
-            at = f"127.0.0.1:{free_port()}"
-            self._peer(a, b, "--listen", at)
-            self._peer(b, a, "--address", at)
+            port = free_port()
+            cable = self.cables[a, b] = Cable(port)
+            self._peer(a, b, "--listen", f"127.0.0.1:{port}")
+            self._peer(b, a, "--address", f"127.0.0.1:{cable.port}")
         first, last = "b1", self.last
         label = ["--export", "heat"], ["--import", "heat"]
         near = any({a, b} == {first, last} for a, b in self.links)
@@ -173,6 +231,8 @@ class Graph:
         for site in self.sites.values():
             for up in site.ups:
                 up.end()
+        for cable in self.cables.values():
+            cable.close()
 
     def dropped(self) -> set[str]:
         """Topics of messages that are named as given up somewhere."""

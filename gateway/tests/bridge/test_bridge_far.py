@@ -1,4 +1,4 @@
-"""Keys for a site that is no neighbour: what a site hands on, to whom it listens, how much of it."""
+"""Keys for a site that is no neighbour: what a site hands on, for whom, and how much of it."""
 
 from __future__ import annotations
 
