@@ -27,6 +27,7 @@ from .spool import Message, Spool
 log = logging.getLogger("sealmq.bridge")
 
 _HANDED = 4096
+_KEPT = 65_536
 # A line that has just begun: records of other lines come with it.
 _SETTLE_S = 10.0
 
@@ -82,6 +83,7 @@ class Traffic:
         self.names: Mapping[int, str] = {}
         """Own clients that publish under exported labels."""
         self.dropped: dict[str, Counter[str]] = {}
+        self._kept: set[bytes] = set()
         self._coming: dict[tuple[bytes, int], asyncio.Event] = {}
 
     # --- from here ---
@@ -102,7 +104,16 @@ class Traffic:
             self.drop("-", topic, f"it does not leave: {why}", label)
             return
         flags = min(qos, 1) << 1 | (said.kind and 1)
-        self._spool.put(Message(self._site, number, label, 1, found.token, topic, flags, m1), to)
+        self._put(Message(self._site, number, label, 1, found.token, topic, flags, m1), to)
+
+    def _put(self, one: Message, to: tuple[str, ...]) -> None:
+        """On disk when this returns, its token as well."""
+        if one.token not in self._kept:
+            self._spool.put_judged(self._judge.rows(_now()))
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            self._kept.add(one.token)
+        self._spool.put(one, to)
         self._told(to)
 
     def _may_have(self, neighbour: str, label: str) -> bool:
@@ -186,11 +197,10 @@ class Traffic:
         to = tuple(n for n in ruling.to if n != neighbour)
         if not to or one.hops >= HOPS:
             return False
-        self._spool.put(
+        self._put(
             Message(one.site, one.label, "", one.hops + 1, one.token, one.topic, one.flags, one.m1),
             to,
         )
-        self._told(to)
         return True
 
     def _refused(self, neighbour: str, one: Crossing, why: str) -> tuple[int, str]:

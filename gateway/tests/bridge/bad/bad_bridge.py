@@ -21,7 +21,7 @@ class Bad(neighbour.Neighbour):
             again = Crossing(
                 1 << 60, one.flags, one.hops, one.site, one.number, one.token, one.topic, one.m1
             ).pack()
-            for _ in range(8):
+            for _ in range(3):
                 self.line.send(MESSAGE, again)
 
 
