@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from run.sites import Site, Up, command, until
 from sealmq.bridge import told
 from sealmq.client import Client, Message
@@ -215,13 +217,17 @@ class Graph:
         return self
 
     def joined(self, but: Iterable[str] = ()) -> None:
-        """All lines are up, and keys are where they belong."""
+        """All lines are up, keys are where they belong, and the reader's site knows all ratings."""
         sites = {name: site for name, site in self.sites.items() if name not in but}
         good = ("up", "its keys are there", "not running")
         until(
             lambda: all(line in good for site in sites.values() for line in site.lines().values()),
             "the lines",
         )
+        if self.last in sites:
+            both = 2 * len(self.links)
+            last = self.sites[self.last]
+            until(lambda: len(last.asked("show")["edges"]) == both, "all sites' ratings")
 
     def end(self) -> None:
         for site in self.sites.values():
@@ -276,7 +282,17 @@ class Heard:
 async def hearing(graph: Graph) -> AsyncIterator[Heard]:
     async with client(graph.sites[graph.last], "panel") as reader:
         await reader.subscribe("@b1/#", qos=1)
-        yield Heard(reader)
+        heard = Heard(reader)
+        try:
+            yield heard
+        except TimeoutError:
+            rows = [r for s in graph.sites.values() for r in s.events("bridge-dropped")]
+            named = [(row["peer"], row["topic"], row["reason"]) for row in rows]
+            lines = {name: site.lines() for name, site in graph.sites.items()}
+            errors = {
+                name: site.ups[-1].err.read_text()[-800:] for name, site in graph.sites.items()
+            }
+            pytest.fail(f"heard {heard.texts}; named {named}; {lines}; {errors}")
 
 
 async def publish(graph: Graph, texts: Iterable[str], **more: Any) -> None:
