@@ -191,6 +191,13 @@ def test_what_is_handed_over_again_on_one_line_is_a_replay_and_is_charged(row: W
     assert any("b1 is blocked" in why for why in row["b2"].named())
 
 
+def test_who_does_much_that_is_bad_is_blocked_without_a_minute_s_delay(row: World) -> None:
+    for _ in range(4):
+        row["b2"].judge.observe("b1", "rate", now())
+    row["b2"].judge.tick(now())
+    assert row["b2"].judge.ask("show", {}, now())["blocked"] == ["b1"]
+
+
 def test_a_message_under_the_token_of_another_site_is_refused_and_charged(row: World) -> None:
     """A site between republishes as b1's what is b2's, or calls it so."""
     row.publish(3)
