@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import shlex
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ import pytest
 from bridge.graph import Graph, hearing, publish
 from run.sites import command, sealmq, until
 
+GATEWAY = Path(__file__).parents[2]
 BOILER = "@b1/boiler"
 
 
@@ -66,6 +69,27 @@ def test_what_waits_at_the_site_between_is_on_its_disk_and_sealed(row: Graph) ->
 def _waiting(row: Graph, site: str, peer: str) -> int:
     peers = json.loads(command("peer", "list", str(row.sites[site].root), "--json"))["peers"]
     return int(next(one["waiting"] for one in peers if one["name"] == peer))
+
+
+def test_the_pages_commands_do_what_they_say(row: Graph) -> None:
+    def told(page: str) -> list[list[str]]:
+        lines = re.findall(r"`(sealmq [^`]+)` \|", (GATEWAY / page).read_text())
+        return [shlex.split(line)[1:] for line in lines]
+
+    prints = {n: command("peer", "fingerprint", str(s.root)) for n, s in row.sites.items()}
+    roots = {name: str(site.root) for name, site in row.sites.items()}
+    for words in (lines := told("BRIDGE.md")):
+        other = prints[words[3]].strip()
+        given = [other if word.startswith("SHA256:") else word for word in words]
+        command(*given[:2], roots[words[2]], *given[3:])
+    assert len(lines) == 4
+    until(lambda: all(x == "up" for x in row.sites["b2"].lines().values()), "the lines again")
+    row.joined()
+    lines = [words for words in told("TRUST.md") if words[2:3] == ["b6"]]
+    assert [words[1] for words in lines] == ["show", "paths", "explain", "token"]
+    for words in lines:
+        given = ["b2" if word == "b4" else word for word in words]
+        assert "b1" in command(*given[:2], roots["b3"], *given[3:])
 
 
 def test_the_commands_say_what_the_bridge_knows(row: Graph) -> None:
