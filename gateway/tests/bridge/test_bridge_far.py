@@ -33,7 +33,13 @@ def relay(at: Any = B2) -> Relay:
 
 
 def packet(**more: Any) -> bytes:
-    said = {"own": B1[0], "to": fingerprint(B6), "number": 7, "what": far.KEYS, "body": b"sealed"}
+    said: dict[str, Any] = {
+        "own": B1[0],
+        "to": fingerprint(B6),
+        "number": 7,
+        "what": far.KEYS,
+        "body": b"sealed",
+    }
     return far.pack(**(said | more))
 
 

@@ -70,6 +70,7 @@ def test_what_was_refused_has_used_nothing_up(south: Site) -> None:
     assert (code, "not now" in why) == (DROPPED, True)
     assert [row["topic"] for row in south.said] == ["@north/a/b"]
     assert south.take("north", one()) == [(OK, "")]
+    assert len(south.delivered) == 1
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Bad(neighbour.Neighbour):
                 self.line.send(MESSAGE, again)
 
 
-process.Neighbour = Bad  # type: ignore[misc]
+process.Neighbour = Bad  # type: ignore[attr-defined]
 
 if __name__ == "__main__":
     sys.exit(process.main())
