@@ -1,0 +1,302 @@
+"""Sites joined to a graph on loopback, each with a broker and processes of its own; made and
+joined by the commands that operators type. b1's client `boiler` publishes, and the last site's
+`panel` reads; who lies between has neither a client nor a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from run.sites import Site, Up, command, until
+from sealmq.bridge import told
+from sealmq.client import Client, Message
+from sealmq.client.lent import lent_client
+from sealmq.site.layout import Layout
+
+Link = tuple[str, str]
+LIFE = 12  # 2^12 s
+_BAD_UP = Path(__file__).parent / "bad" / "bad_up.py"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+class Cable:
+    """A port that leads to another one, until it is cut."""
+
+    def __init__(self, to: int) -> None:
+        self.port, self._to = free_port(), to
+        self._listening = socket.create_server(("127.0.0.1", self.port))
+        self._ends: set[socket.socket] = set()
+        self.is_cut = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Whoever is connected is not any more, and nobody can be."""
+        self.is_cut = True
+        for end in list(self._ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self.is_cut = False
+
+    def close(self) -> None:
+        self.cut()
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                here, _ = self._listening.accept()
+                if self.is_cut:
+                    here.close()
+                    continue
+                with contextlib.suppress(OSError):
+                    there = socket.create_connection(("127.0.0.1", self._to), 5)
+                    there.settimeout(None)
+                    for a, b in ((here, there), (there, here)):
+                        self._ends.add(a)
+                        threading.Thread(target=self._pump, args=(a, b), daemon=True).start()
+                    continue
+                here.close()
+
+    def _pump(self, a: socket.socket, b: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := a.recv(1 << 16):
+                b.sendall(data)
+        for end in (a, b):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        a.close()
+        self._ends.discard(a)
+
+
+class Joined(Site):
+    """A site of the graph. bad: its bridge is one that turns bad (bad/bad_bridge.py)."""
+
+    bad = False
+
+    def up(self, *options: str, env: dict[str, str] | None = None) -> Up:
+        what = [str(_BAD_UP)] if self.bad else ["-m", "sealmq.cli", "up"]
+        made = Up.start(self, [*what, str(self.root), *options], env or {})
+        self.ups.append(made)
+        return made
+
+    def pid(self, role: str = "bridge") -> int:
+        told_by = json.loads((self.root / "run" / "up.json").read_text())["processes"]
+        return int(told_by[role]["pid"])
+
+    def kill(self) -> None:
+        """kill -9 of all its processes, the supervisor first."""
+        pids = [row["pid"] for row in self._processes().values()]
+        for pid in (self.ups[-1].process.pid, *pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.ups[-1].process.wait(30)
+
+    def _processes(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.root / "run" / "up.json").read_text())["processes"]
+        return found
+
+    def lines(self) -> dict[str, str]:
+        """What is said of each peer's line."""
+        layout = Layout.of(self.root)
+        rows = json.loads(command("peer", "list", str(self.root), "--json"))["peers"]
+        return {row["name"]: told.line(layout, row["name"])["line"] for row in rows}
+
+    def asked(self, op: str, **fields: Any) -> dict[str, Any]:
+        return told.ask(Layout.of(self.root), op, **fields)
+
+    def events(self, *names: str) -> list[dict[str, Any]]:
+        """Of the bridge's audit log."""
+        rows = []
+        for path in sorted((self.root / "audit" / "bridge").glob("*")):
+            for line in path.read_text().splitlines():
+                with contextlib.suppress(ValueError):
+                    rows.append(json.loads(line))
+        return [row for row in rows if row["event"] in names]
+
+    def dropped(self) -> set[str]:
+        """Topics of messages that are named as given up here."""
+        return {row["topic"].removeprefix("@b1/") for row in self.events("bridge-dropped")}
+
+
+@dataclass
+class Graph:
+    """Sites by name, and the links between them."""
+
+    folder: Path
+    links: Sequence[Link]
+    last: str
+    more: str = ""
+    """Of [families.trust], of all sites."""
+    mosquitto: Collection[str] = ()
+    sites: dict[str, Joined] = field(default_factory=dict)
+    cables: dict[Link, Cable] = field(default_factory=dict)
+
+    def make(self) -> Graph:
+        names = sorted({end for link in self.links for end in link})
+        for name in names:
+            self._init(name)
+        for a, b in self.links:
+            port = free_port()
+            cable = self.cables[a, b] = Cable(port)
+            self._peer(a, b, "--listen", f"127.0.0.1:{port}")
+            self._peer(b, a, "--address", f"127.0.0.1:{cable.port}")
+        first, last = "b1", self.last
+        label = ["--export", "heat"], ["--import", "heat"]
+        near = any({a, b} == {first, last} for a, b in self.links)
+        far = [] if near else ["--far"]
+        self._peer(first, last, *far, *label[0])
+        self._peer(last, first, *far, *label[1])
+        self._write(last, "labels", 'control = ["heat@b1"]')
+        self._write(last, "clients", 'panel = { label = "control", kind = "app" }')
+        return self
+
+    def _init(self, name: str) -> None:
+        root, key = self.folder / name, self.folder / f"{name}.key"
+        words = ("--key-file", str(key), "--listen", f"127.0.0.1:{free_port()}")
+        command("init", str(root), "--policy", "trust", *words)
+        self.sites[name] = Joined(root, key)
+        path = root / "sealmq.toml"
+        text = path.read_text()
+        if name in self.mosquitto:
+            text = text.replace('kind = "embedded"', 'kind = "mosquitto"')
+        text += f"\n[families.trust]\n{self.more}\n"
+        if name == "b1":
+            text += '[families.trust.tokens.boiler]\npublish = ["boiler/#"]\n'
+        if name == self.last:
+            text += '[families.trust.tokens.panel]\nsubscribe = ["@b1/#"]\n'
+        path.write_text(text)
+        if name == "b1":
+            self._write(name, "labels", "heat = []")
+            self._write(name, "clients", 'boiler = { label = "heat" }')
+        elif name == self.last:
+            self._write(name, "clients", 'panel = { label = "bottom", kind = "app" }')
+
+    def _write(self, name: str, table: str, line: str) -> None:
+        path = self.sites[name].root / "sealmq.toml"
+        word = line.partition(" ")[0]
+        text = (
+            re.sub(rf"(?m)^{word} = .*\n", "", path.read_text())
+            if word == "panel"
+            else (path.read_text())
+        )
+        path.write_text(re.sub(rf"(?m)^\[{table}\]$", lambda m: f"{m[0]}\n{line}", text, count=1))
+
+    def _peer(self, at: str, other: str, *words: str) -> None:
+        roots = [str(self.sites[name].root) for name in (at, other)]
+        said = command("peer", "fingerprint", roots[1]).strip()
+        give = () if "--far" in words else ("--give", "boiler/#", "--give", "@b1/#")
+        give = give if "--listen" in words or "--address" in words else ()
+        command("peer", "add", roots[0], other, "--fingerprint", said, *give, *words)
+
+    def up(self) -> Graph:
+        for site in self.sites.values():
+            site.up()
+        for site in self.sites.values():
+            site.ups[-1].ready()
+        self.joined()
+        return self
+
+    def joined(self, but: Iterable[str] = ()) -> None:
+        """All lines are up, keys are where they belong, and the reader's site knows all ratings."""
+        sites = {name: site for name, site in self.sites.items() if name not in but}
+        good = ("up", "its keys are there", "not running")
+        until(
+            lambda: all(line in good for site in sites.values() for line in site.lines().values()),
+            "the lines",
+        )
+        if self.last in sites:
+            both = 2 * len(self.links)
+            last = self.sites[self.last]
+            until(lambda: len(last.asked("show")["edges"]) == both, "all sites' ratings")
+
+    def end(self) -> None:
+        for site in self.sites.values():
+            for up in site.ups:
+                if up.process.poll() is None:
+                    up.process.send_signal(signal.SIGTERM)
+        for site in self.sites.values():
+            for up in site.ups:
+                up.end()
+        for cable in self.cables.values():
+            cable.close()
+
+    def dropped(self) -> set[str]:
+        """Topics of messages that are named as given up somewhere."""
+        return {topic for site in self.sites.values() for topic in site.dropped()}
+
+
+@asynccontextmanager
+async def client(site: Site, name: str) -> AsyncIterator[Client]:
+    async with await lent_client(site.root, name) as made:
+        yield made
+
+
+class Heard:
+    """What a reader got."""
+
+    def __init__(self, of: Client) -> None:
+        self.messages: list[Message] = []
+        self._task = asyncio.create_task(self._read(of))
+
+    async def _read(self, of: Client) -> None:
+        async for message in of.messages():
+            self.messages.append(message)
+
+    async def until(self, true: Callable[[list[str]], bool], seconds: float = 60) -> list[str]:
+        async with asyncio.timeout(seconds):
+            while not true(self.texts):  # noqa: ASYNC110 - a message has no event of its own
+                await asyncio.sleep(0.02)
+        return self.texts
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.payload.decode() for message in self.messages]
+
+    @property
+    def topics(self) -> list[str]:
+        """As at their own site."""
+        return [message.topic.removeprefix("@b1/") for message in self.messages]
+
+
+@asynccontextmanager
+async def hearing(graph: Graph) -> AsyncIterator[Heard]:
+    async with client(graph.sites[graph.last], "panel") as reader:
+        await reader.subscribe("@b1/#", qos=1)
+        heard = Heard(reader)
+        try:
+            yield heard
+        except TimeoutError:
+            rows = [r for s in graph.sites.values() for r in s.events("bridge-dropped")]
+            named = [(row["peer"], row["topic"], row["reason"]) for row in rows]
+            lines = {name: site.lines() for name, site in graph.sites.items()}
+            errors = {
+                name: site.ups[-1].err.read_text()[-800:] for name, site in graph.sites.items()
+            }
+            pytest.fail(f"heard {heard.texts}; named {named}; {lines}; {errors}")
+
+
+async def publish(graph: Graph, texts: Iterable[str], **more: Any) -> None:
+    """Each text on a topic of its own: boiler/TEXT."""
+    async with client(graph.sites["b1"], "boiler") as boiler:
+        for text in texts:
+            await boiler.publish(f"boiler/{text}", text, qos=1, life=LIFE, **more)
