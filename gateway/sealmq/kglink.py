@@ -24,6 +24,7 @@ import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,21 @@ def _may_serve(credentials: bytes, path: str | os.PathLike[str]) -> bool:
     with contextlib.suppress(OSError):
         allowed.add((Path(path).absolute().parents[2] / "state" / "kg").stat().st_uid)
     return uid in allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Crossings:
+    """What crosses. clients: peer, label, out, number, enrolment (secret), disabled, site, there of
+    each client of the bridge. names: of those that publish under exported labels. text: sealmq.toml
+    as it is in force, policy: its digest.
+    """
+
+    peers: Mapping[str, Peer]
+    clients: list[dict[str, Any]] = field(repr=False)
+    names: Mapping[int, str]
+    text: str = field(repr=False)
+    kseq: int
+    policy: str
 
 
 class KgClient:
@@ -280,16 +296,22 @@ class KgClient:
 
     # --- what a bridge asks ---------------------------------------------------------------------
 
-    async def peer_enrol(self, peer: str) -> tuple[Peer, list[dict[str, Any]]]:
-        """The peer; and label, out, number, enrolment of each client of its bridge: secret."""
-        got = await self._call("peer-enrol", peer=peer)
-        rows: list[dict[str, Any]] = got["clients"]
-        return _peer(got["peer"]), rows
+    async def peer_enrol(self) -> Crossings:
+        """What crosses, by the policy in force."""
+        got = await self._call("peer-enrol")
+        peers = {row["name"]: _peer(row) for row in got["peers"]}
+        names = {int(number): str(name) for number, name in got["names"].items()}
+        return Crossings(peers, got["clients"], names, got["text"], int(got["kseq"]), got["policy"])
 
-    async def peer_give(self, peer: str, certificate: bytes) -> tuple[bytes, int, Peer]:
-        """What the peer's key generator is to have, sealed for it; kseq; the peer as it is now."""
+    async def peer_now(self) -> tuple[int, str]:
+        """kseq, and the digest of the policy in force."""
+        got = await self._call("peer-now")
+        return int(got["kseq"]), str(got["policy"])
+
+    async def peer_give(self, peer: str, certificate: bytes) -> bytes:
+        """What the peer's key generator is to have, sealed for it."""
         got = await self._call("peer-give", peer=peer, certificate=certificate.hex())
-        return bytes.fromhex(got["packet"]), int(got["kseq"]), _peer(got["peer"])
+        return bytes.fromhex(got["packet"])
 
     async def peer_take(self, peer: str, certificate: bytes, packet: bytes) -> dict[str, int]:
         """Hand on what the peer's key generator gave: its labels that come here, and its numbers
@@ -390,6 +412,8 @@ def _peer(told: Mapping[str, Any]) -> Peer:
         told["fingerprint"],
         exports=tuple(told["exports"]),
         imports=tuple(told["imports"]),
+        give=None if told["give"] is None else tuple(told["give"]),
+        far=bool(told["far"]),
         **sides,
     )
 

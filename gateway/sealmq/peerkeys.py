@@ -39,11 +39,13 @@ class BadPeer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a certificate says: the site (4 bytes), its name, its key generator's key (32 bytes)."""
+    """What a certificate says: the site (4 bytes), its name, its key generator's key and its own,
+    the line's (32 bytes each)."""
 
     site: bytes
     name: str
     kg: bytes
+    public: bytes
     der: bytes = field(repr=False)
 
     @property
@@ -99,7 +101,8 @@ def read(der: bytes) -> Shown:
         key.verify(found.signature, found.tbs_certificate_bytes)
         said = [found.subject.get_attributes_for_oid(oid) for oid in _OIDS]
         name, site, kg = (str(one[0].value) for one in said)
-        shown = Shown(bytes.fromhex(site), name, bytes.fromhex(kg), der)
+        public = key.public_bytes_raw()
+        shown = Shown(bytes.fromhex(site), name, bytes.fromhex(kg), public, der)
     except (ValueError, IndexError, InvalidSignature, x509.ExtensionNotFound):
         raise BadPeer("a certificate that is none of a SealMQ site") from None
     if len(shown.site) != 4 or len(shown.kg) != 32:

@@ -55,6 +55,7 @@ NUMBERS = (
     "minute_ms",
     "number",
     "pid",
+    "rating",
     "until_ms",
 )
 FLAGS = ("clean", "enforce", "parted")
@@ -115,6 +116,10 @@ EVENTS: Mapping[str, Event] = {
     "bridge-up": Event(("peer",)),
     "bridge-down": Event(("peer", "reason")),
     "bridge-dropped": Event(("peer", "topic", "reason"), ("label",)),
+    "token-refused": Event(("peer", *_WHY)),
+    "rating-crossed": Event(("peer", "rating", "reason")),
+    "peer-blocked": Event(("peer", "rating")),
+    "peer-unblocked": Event(("peer", "rating")),
     # The log itself.
     "log-recovered": Event(("segment", "lines", "dropped_bytes")),
     "log-lost": Event(("count",)),
@@ -144,9 +149,13 @@ LIMITED = frozenset(
         "connect-refused",
         "disconnect",
         "packet-refused",
+        "peer-blocked",
+        "peer-unblocked",
         "publish-refused",
+        "rating-crossed",
         "store-unavailable",
         "subscribe-refused",
+        "token-refused",
     }
 )
 """What a peer, or whoever writes an attribute's file, can cause at will: beyond EACH_MINUTE of one

@@ -1,9 +1,8 @@
 """What passes over one line, both ways. No socket and no clock of its own.
 
 A message crosses as its site sealed it: a frame says whose it is (site, the label's number there),
-how far it has come, and its topic there. It is answered when it is where it belongs, or with the
-reason why it never will be. Whatever comes twice, or comes home, ends here: by (site, sender, boot
-session, counter) and by the number of sites that it has passed.
+how many sites it has passed, its topic there and the token of who published it. It is answered when
+it is where it belongs, or with the reason why it never will be.
 """
 
 from __future__ import annotations
@@ -16,14 +15,15 @@ from sealmq_spec.topics import check_topic, is_reserved
 
 HOPS = 8
 """Sites that a message may pass, the first one included."""
+TOKEN = 8
 
 OK, DROPPED = 0, 1
-_HEAD = struct.Struct(">QBB4sIH")
+_HEAD = struct.Struct(">QBB4sI8sH")
 
 
 class Crossing(NamedTuple):
     """One message. seq: the line's number for it. flags: RETAIN + 2·QoS. site: 4 bytes, where it
-    was published, and `label` the label's number there. topic: there.
+    was published, and `label` the label's number there. token: 8 bytes. topic: there.
     """
 
     seq: int
@@ -31,13 +31,16 @@ class Crossing(NamedTuple):
     hops: int
     site: bytes
     label: int
+    token: bytes
     topic: str
     m1: bytes
 
     def pack(self) -> bytes:
         """The body of its frame."""
         raw = self.topic.encode()
-        head = _HEAD.pack(self.seq, self.flags, self.hops, self.site, self.label, len(raw))
+        head = _HEAD.pack(
+            self.seq, self.flags, self.hops, self.site, self.label, self.token, len(raw)
+        )
         return head + raw + self.m1
 
 
@@ -45,13 +48,13 @@ def unpack(body: bytes) -> Crossing:
     """Malformed."""
     if len(body) < _HEAD.size:
         raise Malformed(f"a frame of {len(body)} bytes")
-    seq, flags, hops, site, label, size = _HEAD.unpack_from(body)
+    seq, flags, hops, site, label, token, size = _HEAD.unpack_from(body)
     raw, m1 = body[_HEAD.size : _HEAD.size + size], body[_HEAD.size + size :]
     try:
         topic = raw.decode()
     except UnicodeDecodeError:
         raise Malformed("a topic that is no UTF-8") from None
-    return Crossing(seq, flags, hops, site, label, topic, m1)
+    return Crossing(seq, flags, hops, site, label, token, topic, m1)
 
 
 def check(one: Crossing, own: bytes) -> None:
@@ -62,8 +65,13 @@ def check(one: Crossing, own: bytes) -> None:
         raise Malformed(f"hops: it has passed {one.hops} sites, at most {HOPS} are allowed")
     if one.flags & ~7 or one.flags >> 1 == 3:
         raise Malformed(f"flags {one.flags}")
-    check_topic(one.topic)
-    if is_reserved(one.topic):
+    check_name(one.topic)
+
+
+def check_name(topic: str) -> None:
+    """Of a topic that crosses, at its own site. Raises SealError."""
+    check_topic(topic)
+    if is_reserved(topic):
         raise Malformed("a topic of the protocol's own, or of a third site")
 
 

@@ -1,4 +1,4 @@
-"""The line between two neighbours: TLS 1.3, each side known by the fingerprint of its certificate.
+"""The line to one neighbour: TLS 1.3, each side known by the fingerprint of its certificate.
 
 Nothing of a certificate counts but its fingerprint: no name, no date, no authority. Who calls
 compares it before anything is said. Who listens lets TLS ask for exactly the peer's certificate;
@@ -23,8 +23,9 @@ from sealmq import peerkeys
 from sealmq.site.model import Peer
 from sealmq_spec.const import MAX_PAYLOAD
 
-WHO, CERTIFICATE, HELLO, KEYS, TAKEN, MESSAGE, ANSWER, PING, PONG = range(1, 10)
-"""Types of frames. WHO: bring your certificate and call again. TAKEN: of KEYS."""
+WHO, CERTIFICATE, HELLO, KEYS, TAKEN, MESSAGE, ANSWER, PING, PONG, RECORD, FAR = range(1, 12)
+"""Types of frames. WHO: bring your certificate and call again. TAKEN: of KEYS. RECORD: of the
+judges' own. FAR: for a site that may be no neighbour (far.py)."""
 
 MOST = MAX_PAYLOAD + 8192
 CONNECT_S = 10.0
@@ -74,10 +75,16 @@ class Line:
         """Queue a frame."""
         self._writer.write(len(body).to_bytes(4, "big") + bytes((kind,)) + body)
 
+    @property
+    def backlog(self) -> int:
+        """Bytes that are queued."""
+        size: int = self._writer.transport.get_write_buffer_size()
+        return size
+
     async def flush(self) -> None:
         """Wait until not too much is queued."""
         try:
-            if self._writer.transport.get_write_buffer_size() > _BACKLOG:
+            if self.backlog > _BACKLOG:
                 await self._writer.drain()
         except OSError as error:
             raise LineLost(_words(error)) from None

@@ -1,4 +1,4 @@
-"""`python -m sealmq.bridge.process SITE`: the bridge to one peer, started by `sealmq up`.
+"""`python -m sealmq.bridge.process SITE`: a site's bridge to its peers, started by `sealmq up`.
 
 It has no key that opens a message, and no key of a label: those pass from key generator to key
 generator, sealed for the other one. SIGTERM ends it.
@@ -16,8 +16,7 @@ import signal
 import sqlite3
 import sys
 import time
-from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,137 +24,191 @@ from sealmq import logs, peerkeys
 from sealmq.audit import Audit, AuditError
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused, Refused
-from sealmq.client.values import Message
-from sealmq.kglink import KgBad, KgClient, KgDenied, KgError, KgUnavailable
+from sealmq.client.values import Message as Delivered
+from sealmq.families.api import FamilyError
+from sealmq.families.between import Judge
+from sealmq.families.between import Neighbour as Known
+from sealmq.families.signatures import sign
+from sealmq.kglink import Crossings, KgClient, KgError, KgUnavailable
 from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
 from sealmq.run.ready import Ready
 from sealmq.run.secrets import receive
+from sealmq.site.config import load, loads
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.site.model import Peer
 from sealmq_spec.errors import SealError, Stale, Unavailable, WrongEpoch
-from sealmq_spec.window import OLD, SEEN
 
-from . import crossing, told
+from . import far, judging
+from .asking import Asking
 from .crossing import Crossing
-from .line import (
-    ANSWER,
-    HELLO,
-    KEYS,
-    MESSAGE,
-    PING,
-    PING_S,
-    PONG,
-    TAKEN,
-    Line,
-    LineLost,
-    Listener,
-    Own,
-    call,
-)
-from .passing import Passing, head
-from .spool import Spool, Waiting
+from .far import Relay
+from .line import Line, LineLost, Own
+from .neighbour import Neighbour, first
+from .passing import Passing
+from .spool import Message, Spool
+from .told import ROLE
+from .traffic import Import, Traffic
 
 log = logging.getLogger("sealmq.bridge")
 
-# Messages that the peer has not answered.
-INFLIGHT = 64
 _POLL_S = 1.0
-# Between two tries to call a peer, at first and at most.
 _WAIT_S = 0.5, 15.0
 # The mediator may not have heard yet of keys that have come.
 _KEYS_S = 10.0
 _PUBLISH_S = 15.0
+# Keys for a site that is no neighbour are sent again: until they are taken, and then now and then.
+_FAR_S = 1.0, 60.0
+_FAR_TAKEN_S = 600.0
+# What the judge keeps is written so often.
+_KEEP_S = 5.0
 
-
-_HEALS = KgError, ClientError, SealError, LineLost, SiteError, OSError
+_HEALS = KgError, ClientError, SealError, LineLost, SiteError, FamilyError, OSError
 
 
 class Changed(Exception):
     """What crosses is something else now, or nothing does."""
 
 
+class _Far:
+    """A peer that is no neighbour. number: of the keys that were sent last; due: when next."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.to = bytes.fromhex(peer.fingerprint)
+        self.number, self.due, self.wait, self.said = 0, 0.0, _FAR_S[0], "asking who it is"
+
+    def again(self) -> None:
+        """Keys are due now."""
+        self.due, self.wait = 0.0, _FAR_S[0]
+
+
 class Bridge:
     """One run with what crosses now; begun anew when that changes."""
 
     def __init__(
-        self,
-        layout: Layout,
-        peer: Peer,
-        rows: Sequence[dict[str, Any]],
-        own: Own,
-        kg: KgClient,
-        audit: Audit,
+        self, layout: Layout, crossings: Crossings, own: Own, kg: KgClient, audit: Audit
     ) -> None:
-        self._layout, self._peer, self._rows, self._own = layout, peer, rows, own
-        self._site = peerkeys.read(own.der).site
+        self._layout, self._crossings, self.own = layout, crossings, own
         self._kg, self._audit = kg, audit
-        self._in: dict[str, Passing] = {}
+        shown = peerkeys.read(own.der)
+        self._config = loads(crossings.text)
+        peers = crossings.peers.values()
+        self._neighbours = {one.name: Neighbour(self, one) for one in peers if not one.far}
+        self._far = {one.name: _Far(one) for one in peers if one.far}
+        self._said = dict.fromkeys(self._neighbours, "beginning")
+        self._in: dict[Import, Passing] = {}
         self._out: dict[str, Passing] = {}
-        self._numbers: dict[str, int] = {}
-        self._theirs: dict[int, str] = {}
-        self._their_site = b""
-        self._dropped: Counter[str] = Counter()
-        self._line: Line | None = None
-        self._news = asyncio.Event()
-        self._ours = asyncio.Event()  # the peer has taken our keys
-        self._given: set[tuple[str, int]] = set()
-        self._answered: dict[int, Waiting] = {}
-        self._coming: set[tuple[bytes, int]] = set()
-        self._queue: asyncio.Queue[Crossing] = asyncio.Queue(INFLIGHT)
-        self._spool = Spool(
-            layout.state_of(told.role_of(peer.name)) / "spool.db",
-            lambda one, why: self._drop(one.topic, one.label, why),
+        # Its name is the one that its neighbours know it by.
+        self.judge: Judge = judging.of(
+            self._config.policy.order, shown.name, shown.public,
+            lambda text: sign(own.key, text), self._event,
+        )  # fmt: skip
+        self.spool = Spool(layout.state_of(ROLE) / "spool.db", self._lost)
+        self.traffic = Traffic(
+            shown.site, self.spool, self.judge, self._deliver, self._audit.write, self._news
         )
-        self._said = "beginning"
+        self._relay = Relay(bytes.fromhex(shown.fingerprint), self._passes)
+        self._number = int(_now())
+        self._asking = Asking(layout, lambda op, said: self.judge.ask(op, said, _now()))
+        self._written = ""
 
     # --- life ---
 
     async def run(self) -> None:
         """Until cancelled. Changed, or KgError when the key generator is gone."""
         try:
+            self._begin()
             await self._clients()
             async with asyncio.TaskGroup() as group:
                 for name, work in (
                     ("keys", self._keys()),
-                    ("line", self._lines()),
-                    ("publish", self._publish()),
-                    ("tell", self._tell()),
+                    ("tick", self._tick()),
+                    ("asked", self._asking.serve()),
+                    *((name, one.run()) for name, one in self._neighbours.items()),
                 ):
                     group.create_task(work, name=f"bridge: {name}")
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+            raise first(errors) from None
         finally:
             for client in (*self._out.values(), *self._in.values()):
                 with contextlib.suppress(ClientError, SealError):
                     await client.disconnect()
-            self._say("ended")
-            self._spool.close()
+            self.spool.put_judged(self.judge.rows(_now()))
+            self.spool.close()
+
+    def _begin(self) -> None:
+        active: dict[str, set[str]] = {name: set() for name in self._neighbours}
+        for row in self._crossings.clients:
+            if row["disabled"]:
+                continue
+            if row["out"]:
+                active.setdefault(row["peer"], set()).add(row["label"])
+            elif row["there"]:
+                site, where = bytes.fromhex(row["site"]), Import(row["peer"], row["label"])
+                self.traffic.imports[(site, int(row["there"]))] = where
+        for name in self._neighbours:
+            free = self._crossings.peers[name].give is not None and self.judge.relays
+            self.traffic.given[name] = None if free else frozenset(active[name])
+        self.traffic.names = self._crossings.names
+        self._configure()
+        self.judge.restore(self.spool.judged(), _now())
+        self.spool.keep_only(self._neighbours)
+
+    def _configure(self) -> None:
+        """The judge knows of peers what their certificates say."""
+        public: dict[str, bytes] = {}
+        for name, der in self.spool.certificates().items():
+            peer = self._crossings.peers.get(name)
+            shown = peerkeys.read(der)
+            if peer is None or shown.fingerprint != peer.fingerprint:
+                continue
+            if self.judge.relays and shown.name != name:
+                continue
+            public[name] = shown.public
+            self.traffic.sites[name] = shown.site
+        neighbours = {}
+        for name in public.keys() & self._neighbours.keys():
+            peer = self._crossings.peers[name]
+            give = peer.give if peer.give is not None else ("#",) if peer.exports else ()
+            neighbours[name] = Known(public[name], give)
+        behind = {name: public[name] for name in public.keys() & self._far.keys()}
+        self.judge.configure(self._config, neighbours, behind, _now())
+
+    def _known(self, name: str, der: bytes) -> None:
+        """A peer has shown its certificate. LineLost: it cannot be called so."""
+        shown = peerkeys.read(der)
+        if self.judge.relays and shown.name != name:
+            raise LineLost(
+                f"it calls itself {shown.name}, and other sites do: sealmq peer add {shown.name}"
+            )
+        if self.spool.certificates().get(name) != der:
+            self.spool.put_certificate(name, der)
+            self._configure()
 
     async def _clients(self) -> None:
         address = self._mediator()
-        for row in self._rows:
+        for row in self._crossings.clients:
             label, enrolment = row["label"], row["enrolment"]
-            take = self._taker(label) if row["out"] else None
-            if take is None:
-                client = self._in[label] = Passing.of(enrolment, address, Options(), None)
-            else:
-                options = Options(client_id="bridge", clean=False)
-                client = Passing.of(enrolment, address, options, take)
-                self._out[label] = client
-                self._numbers[label] = int(row["number"])
+            if row["disabled"] or (row["out"] and label in self._out):
+                continue  # one takes what goes to all that the label is exported to
+            if not row["out"]:
+                client = Passing.of(enrolment, address, Options(), None)
+                self._in[Import(row["peer"], label)] = client
+                await client.connect()
+                continue
+            take = self._taker(label, int(row["number"]))
+            options = Options(client_id="bridge", clean=False)
+            client = self._out[label] = Passing.of(enrolment, address, options, take)
             try:
                 await client.connect()
             except ConnectRefused:
-                if not row["out"]:
-                    raise
                 # Its broker keeps no sessions: what comes while the bridge is away is lost.
                 client = self._out[label] = Passing.of(enrolment, address, Options(), take)
                 await client.connect()
                 log.warning("%s: the broker keeps no session for it", label)
-            if row["out"]:
-                await client.subscribe("#", qos=1)
+            await client.subscribe("#", qos=1)
 
     def _mediator(self) -> tuple[str, int]:
         at = ready.read(self._layout, "mediator")
@@ -165,127 +218,33 @@ class Bridge:
         host = {"0.0.0.0": "127.0.0.1", "[::]": "::1"}.get(host, host)  # noqa: S104
         return host.strip("[]"), int(port)
 
-    # --- from here to the peer ---
+    # --- messages ---
 
-    def _taker(self, label: str) -> Any:
-        def take(message: Message) -> None:
-            try:
-                head(message.payload)
-                crossing.check(Crossing(0, 0, 1, bytes(4), 0, message.topic, b""), self._site)
-            except SealError as error:
-                self._drop(message.topic, label, str(error))
-                return
-            flags = min(message.qos, 1) << 1
-            if head(message.payload).kind:
-                flags |= 1
-            self._spool.put(label, message.topic, flags, message.payload)
-            self._news.set()
+    def _lost(self, neighbour: str, one: Message, why: str) -> None:
+        self.traffic.lost(neighbour, one, why)
+
+    def _taker(self, label: str, number: int) -> Any:
+        def take(message: Delivered) -> None:
+            self.traffic.own(label, number, message.topic, message.qos, message.payload)
 
         return take
 
-    async def _send(self, line: Line) -> None:
-        last = 0
-        self._answered.clear()
-        while True:
-            await self._ours.wait()
-            some = self._spool.after(last, INFLIGHT - len(self._answered))
-            if not some:
-                self._news.clear()
-                await self._news.wait()
-                continue
-            for one in some:
-                # Keys first: what comes before them is refused there.
-                epoch = head(one.m1).epoch
-                if (one.label, epoch) not in self._given:
-                    await self._give(line)
-                    await self._ours.wait()
-                    self._given.add((one.label, epoch))
-                last = one.seq
-                number = self._numbers.get(one.label)
-                if number is None:
-                    self._end(one, "its label is not exported any more")
-                    continue
-                self._answered[one.seq] = one
-                site = self._site
-                body = Crossing(one.seq, one.flags, 1, site, number, one.topic, one.m1).pack()
-                line.send(MESSAGE, body)
-            await line.flush()
+    def _news(self, to: tuple[str, ...] = ()) -> None:
+        for name in to or self._neighbours:
+            if name in self._neighbours:
+                self._neighbours[name].news.set()
 
-    def _answer(self, body: bytes) -> None:
-        seq, code, reason = crossing.read_answer(body)
-        one = self._answered.pop(seq, None)
-        if one is None:
-            return
-        if code == crossing.OK:
-            self._spool.done(seq)
-        else:
-            self._end(one, f"{self._peer.name}: {reason}")
-        self._news.set()
-
-    def _end(self, one: Waiting, why: str) -> None:
-        self._spool.done(one.seq)
-        self._drop(one.topic, one.label, why)
-
-    def _drop(self, topic: str, label: str, why: str) -> None:
-        self._dropped[why.partition(":")[0][:60]] += 1
-        self._audit.write(
-            "bridge-dropped", peer=self._peer.name, topic=topic, label=label, reason=why
-        )
-
-    # --- from the peer ---
-
-    # Begun in their order, so that they leave in it.
-    async def _publish(self) -> None:
-        room = asyncio.Semaphore(INFLIGHT)
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await room.acquire()
-                one = await self._queue.get()
-                task = group.create_task(self._one(one, self._line), name="bridge: message")
-                task.add_done_callback(lambda _: room.release())
-
-    async def _one(self, one: Crossing, line: Line | None) -> None:
-        code, reason = await self._take(one)
-        if self._line is line and line is not None:
-            line.send(ANSWER, crossing.answer(one.seq, code, reason))
-
-    async def _take(self, one: Crossing) -> tuple[int, str]:
-        """What the peer is told of it."""
-        try:
-            crossing.check(one, self._site)
-            said = head(one.m1)
-            label = self._theirs.get(one.label)
-            if label is None or one.site != self._their_site:
-                return self._refused(one, "not exported: nothing of that label comes from there")
-            origin = one.site + said.origin
-            seen = self._spool.look(origin, said.ctr)
-            if seen == SEEN:
-                return crossing.OK, ""
-            if seen == OLD:
-                return self._refused(one, "late: 64 and more of its sender came before it")
-            which = origin, said.ctr
-            while which in self._coming:  # twice at once: the second waits for what becomes of it
-                await asyncio.sleep(0.05)
-                if self._spool.look(origin, said.ctr) == SEEN:
-                    return crossing.OK, ""
-            self._coming.add(which)
-            try:
-                await self._pass_on(label, one)
-                self._spool.came(origin, said.ctr)
-            finally:
-                self._coming.discard(which)
-        except SealError as error:
-            return self._refused(one, str(error))
-        return crossing.OK, ""
-
-    async def _pass_on(self, label: str, one: Crossing) -> None:
+    async def _deliver(self, where: Import, one: Crossing) -> None:
         """SealError: it will never be taken. What may heal is waited for."""
-        topic = f"@{self._peer.name}/{one.topic}"
+        client = self._in.get(where)
+        if client is None:
+            raise Unavailable("its label does not come here any more")
+        topic = f"@{where.peer}/{one.topic}"
         begun = time.monotonic()
         while True:
             try:
                 qos, retain = one.flags >> 1 & 1, bool(one.flags & 1)
-                await self._in[label].pass_on(topic, one.m1, max(qos, 1), retain, _PUBLISH_S)
+                await client.pass_on(topic, one.m1, max(qos, 1), retain, _PUBLISH_S)
                 return
             except WrongEpoch:
                 if time.monotonic() - begun > _KEYS_S:
@@ -299,180 +258,206 @@ class Bridge:
                 log.info("publishing again: %s", error)
             await asyncio.sleep(0.2)
 
-    def _refused(self, one: Crossing, why: str) -> tuple[int, str]:
-        self._drop(f"@{self._peer.name}/{one.topic}", self._theirs.get(one.label, "-"), why)
-        return crossing.DROPPED, why
-
     # --- keys ---
 
+    async def keys_for(self, name: str, der: bytes) -> bytes:
+        """What a neighbour's key generator is to have."""
+        return await self._kg.peer_give(name, der)
+
+    async def keys_of(self, name: str, der: bytes, packet: bytes) -> None:
+        """A peer's key generator has given these. KgDenied, KgBad."""
+        numbers = await self._kg.peer_take(name, der, packet)
+        site = peerkeys.read(der).site
+        imports = self.traffic.imports
+        for which in [one for one, where in imports.items() if where.peer == name]:
+            del imports[which]
+        for label, number in numbers.items():
+            if Import(name, label) in self._in:
+                imports[(site, number)] = Import(name, label)
+
     async def _keys(self) -> None:
-        """Gives the peer new keys as they are made, and sees when nothing crosses any more."""
-        held = 0
+        """Gives peers new keys as they are made, and sees when something else crosses."""
+        held, policy = self._crossings.kseq, self._crossings.policy
         while True:
-            line = self._line
-            if line is None:
-                now, _ = await self._kg.peer_enrol(self._peer.name)
-            else:
-                _, kseq, now = await self._kg.peer_give(self._peer.name, line.peer)
-                if kseq != held:
-                    held = kseq
-                    await self._give(line)
-            if now != self._peer:
-                raise Changed
+            kseq, now = await self._kg.peer_now()
+            if now != policy:
+                policy = now
+                await self._reread()
+            if kseq != held:
+                held = kseq
+                for one in self._neighbours.values():
+                    await one.give()
+                for behind in self._far.values():
+                    behind.again()
+            for behind in self._far.values():
+                if time.monotonic() >= behind.due:
+                    await self._send_far(behind)
             for client in (*self._out.values(), *self._in.values()):
                 if client.error is not None:
                     raise client.error
             await asyncio.sleep(_POLL_S)
 
-    async def _give(self, line: Line) -> None:
-        packet, _, _ = await self._kg.peer_give(self._peer.name, line.peer)
-        self._ours.clear()
-        line.send(KEYS, packet)
-        await line.flush()
+    async def _reread(self) -> None:
+        found = await self._kg.peer_enrol()
+        config = loads(found.text)
+        same = (config.policy.order, found.peers, _who(found)) == (
+            self._config.policy.order, self._crossings.peers, _who(self._crossings),
+        )  # fmt: skip
+        if not same:
+            raise Changed
+        self.traffic.names = found.names
+        self._config = config
+        self._configure()
+        self._news()
 
-    async def _took(self, line: Line, packet: bytes) -> None:
-        numbers = await self._kg.peer_take(self._peer.name, line.peer, packet)
-        self._theirs = {number: label for label, number in numbers.items() if label in self._in}
-        self._their_site = peerkeys.read(line.peer).site
-        line.send(TAKEN)
+    # --- keys for sites that are no neighbours ---
 
-    # --- the line ---
+    async def far_keys(self, label: str) -> None:
+        """A message under this label is about to leave: whoever imports it needs its keys."""
+        for one in self._far.values():
+            if label in one.peer.exports:
+                await self._send_far(one)
 
-    async def _lines(self) -> None:
-        if self._peer.listen is None:
-            await self._calling()
+    async def _send_far(self, one: _Far) -> None:
+        if not self.judge.relays:
+            one.said = "no policy family of this site judges between sites"
+            one.due = time.monotonic() + _FAR_S[1]
             return
-        async with Listener(self._own, self._peer, self._hear).serving() as listener:
-            self._say("waiting for its call")
-            line = await listener.next()
-            while True:
-                serving = asyncio.create_task(self._serve(line), name="bridge: serve")
-                try:
-                    # A newer line takes the place of one that hangs.
-                    line = await listener.next()
-                finally:
-                    serving.cancel()
-                    await asyncio.gather(serving, return_exceptions=True)
-                _raise(serving)
+        der = self.spool.certificates().get(one.peer.name)
+        what, body = far.HELLO, b""
+        if der is not None and peerkeys.read(der).fingerprint == one.peer.fingerprint:
+            what, body = far.KEYS, await self._kg.peer_give(one.peer.name, der)
+        self._number += 1
+        if what == far.KEYS:
+            one.number = self._number
+        self._spread(far.pack(self.own, one.to, self._number, what, body))
+        one.due = time.monotonic() + one.wait
+        one.wait = min(2 * one.wait, _FAR_S[1])
 
-    async def _calling(self) -> None:
-        wait = _WAIT_S[0]
-        while True:
-            try:
-                line = await call(self._own, self._peer)
-                wait = _WAIT_S[0]
-                await self._serve(line)
-            except LineLost as error:
-                self._say(str(error))
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, _WAIT_S[1])
+    def _spread(self, raw: bytes, but: str = "") -> None:
+        for name, neighbour in self._neighbours.items():
+            if name != but:
+                neighbour.pass_on(raw)
 
-    def _hear(self, what: str) -> None:
-        log.info("%s", what)
+    def _passes(self, site: str, public: bytes) -> bool:
+        return self.judge.relays and self.judge.knows(site, public)
 
-    async def _serve(self, line: Line) -> None:
-        """One line, until it is lost."""
-        self._line = line
-        self._ours.clear()
-        self._given.clear()
-        self._audit.write("bridge-up", peer=self._peer.name)
-        self._say("up")
-        why = "ended"
+    async def far(self, neighbour: str, raw: bytes) -> None:
+        """A neighbour brings a packet. SealError."""
+        packet, onward = self._relay.take(raw)
+        if onward:
+            self._spread(onward, neighbour)
+        if packet is None:
+            return
+        shown = packet.shown
+        peers = self._far.values()
+        one = next((one for one in peers if one.peer.fingerprint == shown.fingerprint), None)
+        if one is None:
+            log.info("a packet of %s, which is no peer here", shown.name)
+            return
         try:
-            await self._give(line)
-            async with asyncio.TaskGroup() as group:
-                for work in (self._read(line), self._send(line), self._beat(line)):
-                    group.create_task(work, name="bridge: line")
-        except BaseExceptionGroup as errors:
-            error = _first(errors)
-            why = str(error)
-            if not isinstance(error, LineLost | SealError | KgDenied | KgBad):
-                raise error from None
-        finally:
-            self._line = None
-            while not self._queue.empty():
-                self._queue.get_nowait()
-            await line.close()
-            self._audit.write("bridge-down", peer=self._peer.name, reason=why)
-            self._say(why)
-
-    async def _read(self, line: Line) -> None:
-        while True:
-            kind, body = await line.receive()
-            if kind == MESSAGE:
-                await self._queue.put(crossing.unpack(body))
-            elif kind == ANSWER:
-                self._answer(body)
-            elif kind == KEYS:
-                await self._took(line, body)
-            elif kind == TAKEN:
-                self._ours.set()
-            elif kind == PING:
-                line.send(PONG)
-            elif kind not in (HELLO, PONG):
-                raise LineLost(f"a frame of type {kind}")
-
-    async def _beat(self, line: Line) -> None:
-        while True:
-            await asyncio.sleep(PING_S)
-            line.send(PING)
+            self._known(one.peer.name, shown.der)
+        except LineLost as error:
+            one.said = str(error)
+            return
+        if packet.what == far.HELLO:
+            one.again()
+            await self._send_far(one)
+        elif packet.what == far.KEYS:
+            try:
+                await self.keys_of(one.peer.name, shown.der, packet.body)
+            except KgError as error:
+                one.said = str(error)
+                return
+            self._number += 1
+            said = packet.number.to_bytes(8, "big")
+            self._spread(far.pack(self.own, one.to, self._number, far.TAKEN, said))
+        elif packet.what == far.TAKEN and int.from_bytes(packet.body[:8], "big") == one.number:
+            one.due, one.said = time.monotonic() + _FAR_TAKEN_S, "its keys are there"
 
     # --- what it tells ---
 
-    def _say(self, line: str) -> None:
-        if line != self._said:
-            self._said = line
-            log.info("line: %s", line)
+    def joined(self, name: str, line: Line) -> None:
+        """LineLost."""
+        self._known(name, line.peer)
+        self.judge.joined(name, _now())
+        self._audit.write("bridge-up", peer=name)
+        self.say(name, "up")
+        for one in self._far.values():
+            if one.number == 0 or one.due:
+                one.due = min(one.due, time.monotonic() + _FAR_S[0])
+
+    def lost(self, name: str, why: str) -> None:
+        """Its line has ended."""
+        self._audit.write("bridge-down", peer=name, reason=why)
+        self.say(name, why)
+
+    def say(self, name: str, line: str) -> None:
+        """Of a neighbour's line."""
+        if line != self._said.get(name):
+            self._said[name] = line
+            log.info("%s: %s", name, line)
         self._write()
 
-    async def _tell(self) -> None:
+    def _event(self, event: str, **fields: Any) -> None:
+        self._audit.write(event, **fields)
+
+    async def _tick(self) -> None:
+        kept = time.monotonic()
         while True:
+            self.judge.tick(_now())
+            self._news()
+            if time.monotonic() - kept > _KEEP_S:
+                kept = time.monotonic()
+                self.spool.put_judged(self.judge.rows(_now()))
             self._write()
             await asyncio.sleep(_POLL_S)
 
     def _write(self) -> None:
-        write_told(self._layout, self._peer.name, self._said, self._spool.count, self._dropped)
+        said = {**self._said, **{name: one.said for name, one in self._far.items()}}
+        lines = {
+            name: {
+                "line": line,
+                "waiting": self.spool.count(name),
+                "dropped": dict(self.traffic.dropped.get(name, {})),
+            }
+            for name, line in said.items()
+        }
+        text = json.dumps(lines)
+        if text != self._written:
+            self._written = text
+            write_told(self._layout, lines)
 
 
-def write_told(
-    layout: Layout, peer: str, line: str, waiting: int = 0, dropped: Counter[str] | None = None
-) -> None:
+def _who(of: Crossings) -> list[tuple[Any, ...]]:
+    return [
+        (r["peer"], r["label"], r["out"], r["number"], r["disabled"], r["enrolment"])
+        for r in of.clients
+    ]
+
+
+def write_told(layout: Layout, lines: Mapping[str, Any]) -> None:
     """For `sealmq peer list`."""
-    said = {
-        "pid": os.getpid(),
-        "start": proc.start_of(os.getpid()),
-        "line": line,
-        "waiting": waiting,
-        "dropped": dict(dropped or {}),
-    }
-    path = layout.run_of(told.role_of(peer)) / "line.json"
-    write_atomically(path, json.dumps(said).encode() + b"\n", 0o644)
+    said = {"pid": os.getpid(), "start": proc.start_of(os.getpid()), "lines": lines}
+    write_atomically(layout.run_of(ROLE) / "lines.json", json.dumps(said).encode() + b"\n", 0o644)
 
 
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _now() -> int:
+    return time.time_ns() // 1_000_000
 
 
-def _raise(task: asyncio.Task[None]) -> None:
-    if task.done() and not task.cancelled() and task.exception() is not None:
-        raise task.exception() or RuntimeError("no exception")
-
-
-async def _forever(layout: Layout, name: str, key: bytes, der: bytes) -> None:
-    role = told.role_of(name)
+async def _forever(layout: Layout, key: bytes, der: bytes) -> None:
+    role = ROLE
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
     audit = Audit(layout.audit(role), "bridge", os.getpid(), peerkeys.read(der).site.hex())
     ready.write(
-        layout, Ready(role, os.getpid(), name, True), user=pwd.getpwuid(os.geteuid()).pw_name
+        layout, Ready(role, os.getpid(), role, True), user=pwd.getpwuid(os.geteuid()).pw_name
     )
-    audit.write("start", name=name)
-    work = asyncio.create_task(_again(layout, name, Own(der, key), audit), name="bridge")
+    audit.write("start")
+    work = asyncio.create_task(_again(layout, Own(der, key), audit), name="bridge")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
         await asyncio.wait([work, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -488,12 +473,12 @@ async def _forever(layout: Layout, name: str, key: bytes, der: bytes) -> None:
 
 
 # Whatever fails is tried again: what the site lacks may come back.
-async def _again(layout: Layout, name: str, own: Own, audit: Audit) -> None:
+async def _again(layout: Layout, own: Own, audit: Audit) -> None:
     wait, said = _WAIT_S[0], ""
     while True:
         begun = time.monotonic()
         try:
-            await _once(layout, name, own, audit)
+            await _once(layout, own, audit)
         except Changed:
             log.info("what crosses has changed")
             continue
@@ -501,17 +486,22 @@ async def _again(layout: Layout, name: str, own: Own, audit: Audit) -> None:
             if str(error) != said:
                 said = str(error)
                 log.warning("%s; it is tried again", said)
-            write_told(layout, name, str(error))
+            write_told(layout, {name: {"line": said} for name in _peers(layout)})
         if time.monotonic() - begun > _WAIT_S[1]:
             wait = _WAIT_S[0]
         await asyncio.sleep(wait)
         wait = min(2 * wait, _WAIT_S[1])
 
 
-async def _once(layout: Layout, name: str, own: Own, audit: Audit) -> None:
+def _peers(layout: Layout) -> list[str]:
+    with contextlib.suppress(SiteError, OSError):
+        return list(load(layout.config).peers)
+    return []
+
+
+async def _once(layout: Layout, own: Own, audit: Audit) -> None:
     async with await KgClient.connect(layout.kg_socket) as kg:
-        peer, rows = await kg.peer_enrol(name)
-        await Bridge(layout, peer, rows, own, kg, audit).run()
+        await Bridge(layout, await kg.peer_enrol(), own, kg, audit).run()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -524,8 +514,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         layout = Layout.open(Path(arguments[0]))
-        name, key, der = _handed(receive())
-        work: Coroutine[Any, Any, None] = _forever(layout, name, key, der)
+        key, der = _handed(receive())
+        work: Coroutine[Any, Any, None] = _forever(layout, key, der)
         asyncio.run(work)
     except (SiteError, KgError, BadHandOver, AuditError, OSError) as error:
         print(f"bridge: {error}", file=sys.stderr)
@@ -533,10 +523,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _handed(secrets: dict[str, object]) -> tuple[str, bytes, bytes]:
+def _handed(secrets: dict[str, object]) -> tuple[bytes, bytes]:
     try:
-        name, key, der = (str(secrets[word]) for word in ("peer", "line", "certificate"))
-        return name, bytes.fromhex(key), bytes.fromhex(der)
+        key, der = (str(secrets[word]) for word in ("line", "certificate"))
+        return bytes.fromhex(key), bytes.fromhex(der)
     except (KeyError, ValueError):
         raise BadHandOver("the hand-over holds no line key") from None
 

@@ -72,9 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
     layout = Layout.open(args.site)
     events = frozenset(EVENTS) - _COUNTED
-    tails = [Tail(layout.audit(role), role, events, args.lines) for role in ("kg", "mediator")]
-    bridges = sorted((layout.root / "audit").glob("bridge-*"))
-    tails += [Tail(folder, "bridge", events, args.lines) for folder in bridges]
+    roles = ("kg", "mediator", "bridge")
+    tails = [Tail(layout.audit(role), role, events, args.lines) for role in roles]
     lines = _Lines(layout.up_log)
     _elsewhere(layout)
 

@@ -1,4 +1,4 @@
-"""`sealmq peer`: neighbours, and what goes to them and comes from them. What it writes stands in
+"""`sealmq peer`: other sites, and what goes to them and comes from them. What it writes stands in
 sealmq.toml; the labels' keys follow from it, as they do from clients.
 """
 
@@ -34,12 +34,14 @@ examples:
   sealmq peer add north south --fingerprint SHA256:... --listen 0.0.0.0:8884 --export heat
   sealmq peer add south north --fingerprint SHA256:... --address north.example:8884 --import heat
   sealmq peer add north south --export heat --export water       of a peer that is there
+  sealmq peer add north east --far --fingerprint SHA256:... --export heat       no neighbour
+  sealmq peer add south north --give '@west/#'      hand on to north what west's site has sent
 
 One side listens, the other calls it; both export and import as they like. What is exported as heat
 arrives at the other site under @north/..., with the label heat@north, which its own labels may be
-over. It goes there as it is sealed: neither bridge can read it. All that is given in --export and
---import takes the place of what stood there. A bridge to a new peer begins with the next
-`sealmq up`.
+over. It goes there as it is sealed: no bridge on the way can read it. All that is given in
+--export, --import and --give takes the place of what stood there. The line to the first peer begins
+with the next `sealmq up`, others at once.
 """
 _FINGERPRINT_EXAMPLES = """\
 examples:
@@ -65,7 +67,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq peer fingerprint|add|list|remove"""
     parser = sub.add_parser(
         "peer",
-        help="neighbours: sites that labels are exported to, and imported from",
+        help="peers: sites that labels are exported to, and imported from",
         description="Join this site with others.",
         epilog=_EXAMPLES,
     )
@@ -88,6 +90,16 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     where = adding.add_mutually_exclusive_group()
     where.add_argument("--listen", metavar="HOST:PORT", help="wait for it there")
     where.add_argument("--address", metavar="HOST:PORT", help="call it there")
+    where.add_argument(
+        "--far", action="store_true", help="it is no neighbour: all goes by way of neighbours"
+    )
+    adding.add_argument(
+        "--give",
+        metavar="FILTER",
+        action="append",
+        help="what may go to this neighbour, others' topics as @SITE/...; repeatable; what it is "
+        "exported unless said",
+    )
     adding.add_argument(
         "--export", metavar="LABEL", action="append", help="a label that goes to it; repeatable"
     )
@@ -154,6 +166,10 @@ def _add(args: argparse.Namespace) -> int:
     for key in ("listen", "address"):
         if getattr(args, key) is not None:
             said[key] = getattr(args, key)
+    if args.far:
+        said["far"] = True
+    if args.give is not None:
+        said["give"] = args.give
     if args.export is not None:
         said["export"] = args.export
     if args.imports is not None:
@@ -177,7 +193,7 @@ def _add(args: argparse.Namespace) -> int:
             print(line)
         for line in (*closed, *done.notes):
             print(f"note: {line}")
-        print(f"its line begins with the next `sealmq up {args.site}`" if added else "changed")
+        print("changed" if not added else _begins(layout, args.site))
     _settle(args, layout, seconds, config, done, f"sealmq peer add {args.site} {args.name}")
     return 0
 
@@ -205,10 +221,21 @@ def _not_ourselves(layout: Layout, args: argparse.Namespace, found: str) -> None
         )
 
 
+def _begins(layout: Layout, site: str) -> str:
+    from sealmq.bridge import told
+
+    if told.runs(layout):
+        return "its line begins now"
+    return f"its line begins with the next `sealmq up {site}`"
+
+
 def _words(peer: Peer) -> list[str]:
     where = peer.address or peer.listen or ("", 0)
     verb = "called at" if peer.address else "waited for at"
-    lines = [f"{peer.name}: {verb} {where[0]}:{where[1]}"]
+    far = f"{peer.name}: no neighbour"
+    lines = [far if peer.far else f"{peer.name}: {verb} {where[0]}:{where[1]}"]
+    if peer.give is not None:
+        lines.append(f"  it may have {', '.join(peer.give) or 'nothing'}")
     lines += [f"  {label} goes there, as @SITE/... there" for label in peer.exports]
     lines += [
         f"  {label} comes from there, as @{peer.name}/..., label {peer.label_in(label)}"
@@ -264,10 +291,12 @@ def _list(args: argparse.Namespace) -> int:
 
 def _row(peer: Peer, line: dict[str, Any]) -> dict[str, Any]:
     where = peer.address or peer.listen or ("", 0)
+    side = "address" if peer.address else "listen"
     return {
         "name": peer.name,
         "fingerprint": shown(peer.fingerprint),
-        "address" if peer.address else "listen": f"{where[0]}:{where[1]}",
+        **({"far": True} if peer.far else {side: f"{where[0]}:{where[1]}"}),
+        **({} if peer.give is None else {"give": list(peer.give)}),
         "export": list(peer.exports),
         "import": list(peer.imports),
         **line,

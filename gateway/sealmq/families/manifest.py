@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from . import api
     from .api import Family
+    from .between import Make
     from .records import FamilyRecord, Record
 
 T = TypeVar("T")
@@ -371,6 +372,8 @@ class Manifest:
     audit: tuple[AuditField, ...] = ()
     """What `audited` of the family names; shared_spec/audit.schema.json has them, too
     (gateway/audit_schema.py)."""
+    between: Ref[Make] | None = None
+    """What judges between sites, for the bridge alone."""
     kg_part: Ref[KgPart] | None = None
     """Which grants there are, that its verdicts may name in SealToGrant, and who holds them."""
     kg_keeps: Ref[KgKeeps] | None = None

@@ -37,7 +37,7 @@ def check_manifest(name: str, found: object) -> Manifest:
 
 def _fields(of: type) -> Mapping[str, Any]:
     if of not in _FIELDS:
-        _FIELDS[of] = get_type_hints(of, localns={"Family": object})
+        _FIELDS[of] = get_type_hints(of, localns={"Family": object, "Make": object})
     return _FIELDS[of]
 
 

@@ -295,21 +295,38 @@ class Kg:
     # --- for bridges ------------------------------------------------------------------------------
 
     def peer_enrol(self, peer: str) -> list[dict[str, Any]]:
-        """Of each label that goes to a peer or comes from it: label (as its own site calls it),
-        `out`, its number here and the enrolment of the bridge's client, whose secret that holds.
+        """Of each label that goes to a peer or comes from it: peer, label (as its own site calls
+        it), `out`, its number here and the enrolment of the bridge's client, whose secret that
+        holds; disabled; of what comes, the site and the label's number there ("" and 0: no keys
+        have come yet).
         """
         who = self._peer(peer)
         wanted = [(label, True, who.client_out(label)) for label in who.exports]
         wanted += [(label, False, who.client_in(label)) for label in who.imports]
         with self._store.transaction() as tx:
             made = []
+            known = rows.imports(tx)
             for label, out, name in wanted:
                 row = self._named(tx, name)
-                enrolment = self._enrolment(row, rows.ps(tx, self._store.vault, row))
+                there = None if out else known.get(row.label)
                 made.append(
-                    {"label": label, "out": out, "number": row.label, "enrolment": enrolment}
-                )
+                    {
+                        "peer": peer, "label": label, "out": out, "number": row.label,
+                        "enrolment": self._enrolment(row, rows.ps(tx, self._store.vault, row)),
+                        "disabled": row.disabled,
+                        "site": there.site.hex() if there else "",
+                        "there": there.number if there else 0,
+                    }
+                )  # fmt: skip
             return made
+
+    def publishers(self) -> dict[int, str]:
+        """Who may have published under a label that is exported, by number."""
+        exported = {label for peer in self._config.peers.values() for label in peer.exports}
+        with self._store.transaction() as tx:
+            numbers = {row.number for row in rows.labels(tx).values() if row.name in exported}
+            found = rows.clients(tx).values()
+            return {row.number: row.name for row in found if row.label in numbers}
 
     def peer(self, name: str) -> dict[str, Any]:
         """A peer as the policy in force has it."""

@@ -226,13 +226,22 @@ class Ops:
     # --- bridge -----------------------------------------------------------------------------------
 
     def peer_enrol(self, peer: Peer, f: Fields) -> dict[str, Any]:
-        name = _checked_name(f.get("peer"))
-        return {"peer": self._kg.peer(name), "clients": self._kg.peer_enrol(name)}
+        config = self._kg.config
+        return {
+            "peers": [self._kg.peer(name) for name in config.peers],
+            "clients": [row for name in config.peers for row in self._kg.peer_enrol(name)],
+            "names": self._kg.publishers(),
+            "text": config.text,
+            "policy": config.digest,
+            "kseq": self._kg.kseq(),
+        }
+
+    def peer_now(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        return {"kseq": self._kg.kseq(), "policy": self._kg.config.digest}
 
     def peer_give(self, peer: Peer, f: Fields) -> dict[str, Any]:
         packet = self._kg.peer_give(_checked_name(f.get("peer")), _bytes(f, "certificate"))
-        found = self._kg.peer(_checked_name(f.get("peer")))
-        return {"packet": packet.hex(), "kseq": self._kg.kseq(), "peer": found}
+        return {"packet": packet.hex()}
 
     def peer_take(self, peer: Peer, f: Fields) -> dict[str, Any]:
         name = _checked_name(f.get("peer"))
@@ -272,6 +281,7 @@ _TABLE: dict[str, tuple[str, Callable[[Ops, Peer, Fields], dict[str, Any]]]] = {
     "labels": (ADMIN, Ops.labels),
     "status": (ADMIN, Ops.status),
     "peer-enrol": (BRIDGE, Ops.peer_enrol),
+    "peer-now": (BRIDGE, Ops.peer_now),
     "peer-give": (BRIDGE, Ops.peer_give),
     "peer-take": (BRIDGE, Ops.peer_take),
 }

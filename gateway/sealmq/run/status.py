@@ -103,7 +103,7 @@ def look(layout: Layout, config: Config | None, note: str | None = None) -> Stat
 
 
 async def _all(layout: Layout, ours: Mapping[str, Any], supervisor: bool) -> list[ProcessStatus]:
-    roles = [*ROLES, *sorted(name for name in ours if name.startswith("bridge-"))]
+    roles = [*ROLES, *(["bridge"] if "bridge" in ours else [])]
     return list(
         await asyncio.gather(*(_one(layout, role, ours.get(role), supervisor) for role in roles))
     )
@@ -152,10 +152,12 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
         shown = note or shown
         ok = note is None
         return ProcessStatus(role, pid, word.address, ok, user, shown, word.kind, word.version)
-    if role.startswith("bridge-"):
-        told = ready.read_json(layout.run_of(role) / "line.json") or {}
-        said = f"line: {_shown(told.get('line'))}"
-        return ProcessStatus(role, pid, None, True, user, said)
+    if role == "bridge":
+        told = ready.read_json(layout.run_of(role) / "lines.json") or {}
+        lines = told.get("lines")
+        rows = lines.items() if isinstance(lines, dict) else ()
+        said = [f"{_shown(name)}: {_shown(row.get('line'))}" for name, row in rows]
+        return ProcessStatus(role, pid, None, True, user, "; ".join(said) or None)
     if role == "kg":
         note = await _unix(layout.kg_socket)
     else:

@@ -19,7 +19,7 @@ from sealmq import peerkeys
 from sealmq.broker.target import names_password
 from sealmq.site import config as site_config
 from sealmq.site import masterkey, reach
-from sealmq.site.layout import Layout, prepare, prepare_bridges
+from sealmq.site.layout import Layout, prepare, prepare_bridge
 from sealmq.site.reserve import Reserve
 
 from . import proc, users
@@ -96,7 +96,7 @@ def bring_up(
         users.give_back(layout, found)
         bridge = users.bridge(found) if config.peers else None
         if config.peers:
-            prepare_bridges(layout, config.peers, bridge)
+            prepare_bridge(layout, bridge)
         harden()
         os.umask(0o077)
         site = _Site(layout, config, keys, found, users.as_bridge(bridge))
@@ -144,7 +144,7 @@ def assemble(
             layout.root,
             secrets,
             keep=[lock.fd, *(broker.keep if role == "mediator" else [])],
-            identity=site.bridge if module == "bridge" else site.identities.get(role),
+            identity=site.bridge if role == "bridge" else site.identities.get(role),
             **more,
         )
 
@@ -157,9 +157,7 @@ def assemble(
         here, keys = site.config.site, site.keys
         der = peerkeys.certificate(keys.line, keys.kg, here.id, here.name)
         shown = {"line": keys.line.hex(), "certificate": der.hex()}
-        for name in site.config.peers:
-            bridge = start(f"bridge-{name}", {"peer": name, **shown}, "bridge")
-            parts.append(process_by_file(bridge, layout, say))
+        parts.append(process_by_file(start("bridge", shown), layout, say))
     return parts
 
 

@@ -128,6 +128,9 @@ def remove_client(layout: Layout, name: str) -> Config:
     return edit(layout, change)
 
 
+_WHERE = ("address", "listen", "far")
+
+
 def put_peer(layout: Layout, name: str, said: Mapping[str, object]) -> tuple[Config, bool]:
     """Add a peer, or change what is given. The second value: it was not there before."""
     added = False
@@ -142,8 +145,9 @@ def put_peer(layout: Layout, name: str, said: Mapping[str, object]) -> tuple[Con
             peers[name] = tomlkit.table()
         row = cast(MutableMapping[str, Any], peers[name])
         for key, value in said.items():
-            if key in ("address", "listen"):  # one in the place of the other
-                row.pop({"address": "listen", "listen": "address"}[key], None)
+            if key in _WHERE:  # one in the place of the others
+                for other in _WHERE:
+                    row.pop(other, None)
             row[key] = value
 
     return edit(layout, change), added

@@ -14,7 +14,7 @@ import pwd
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -174,13 +174,11 @@ def prepare(layout: Layout) -> None:
         os.chown(layout.config, -1, gid)
 
 
-def prepare_bridges(layout: Layout, peers: Iterable[str], user: pwd.struct_passwd | None) -> None:
-    """The same for the bridges to these peers. `state/bridge`'s owner is who may ask for them."""
-    for role in ("bridge", *(f"bridge-{peer}" for peer in peers)):
-        _folder(layout.state_of(role), 0o700, user)
-        if role != "bridge":
-            _folder(layout.run_of(role), 0o755, user)
-            _folder(layout.audit(role), 0o750, user)
+def prepare_bridge(layout: Layout, user: pwd.struct_passwd | None) -> None:
+    """The same for the bridge, of a site that has peers."""
+    _folder(layout.state_of("bridge"), 0o700, user)
+    _folder(layout.run_of("bridge"), 0o755, user)
+    _folder(layout.audit("bridge"), 0o750, user)
 
 
 @contextlib.contextmanager

@@ -129,11 +129,13 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """[peers.NAME]: a neighbour, another site. fingerprint: SHA-256 of its certificate, in hex.
-    address: where it listens; listen: where we wait for it; one of the two.
+    """[peers.NAME]: another site. fingerprint: SHA-256 of its certificate, in hex. address: where
+    it listens; listen: where we wait for it; one of the two makes it a neighbour. far: it is none,
+    and what passes goes by way of neighbours.
 
     exports: labels whose messages, and keys, go to it. imports: its labels that come here, each as
-    LABEL@NAME.
+    LABEL@NAME. give: of a neighbour, filters of what goes to it, others' topics as @SITE/TOPIC;
+    None: what it is exported.
     """
 
     name: str
@@ -142,6 +144,8 @@ class Peer:
     listen: tuple[str, int] | None = None
     exports: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    give: tuple[str, ...] | None = None
+    far: bool = False
 
     def client_out(self, label: str) -> str:
         """The client, of kind gateway, that takes what is published under an exported label."""

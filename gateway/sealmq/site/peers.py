@@ -1,4 +1,4 @@
-"""[peers] of sealmq.toml: neighbours, the labels that cross, and what follows from each of them.
+"""[peers] of sealmq.toml: other sites, the labels that cross, and what follows from each of them.
 
 Each imported label LABEL@PEER is one of the site's labels, which others may be over. Each label
 that crosses has a client of its own, of kind gateway, through which the bridge does all that it
@@ -12,12 +12,15 @@ from typing import Any
 
 from sealmq.kinds import GATEWAY
 from sealmq.near import near
+from sealmq_spec.errors import SealError
+from sealmq_spec.topics import check_filter
 
 from . import values
 from .errors import ConfigError
 from .model import BOTTOM, BUILT_IN, SUITES, Client, Label, Peer
 
-_KEYS = ("fingerprint", "address", "listen", "export", "import")
+_KEYS = ("fingerprint", "address", "listen", "far", "give", "export", "import")
+MOST_GIVEN = 64
 _HEX = frozenset("0123456789abcdef")
 MOST_PEERS = 32
 # Of client names there is room for so much beside the peer's.
@@ -42,10 +45,14 @@ def read(t: Mapping[str, Any]) -> tuple[dict[str, Peer], dict[str, Label]]:
         values.only(row, key, _KEYS)
         found = fingerprint(values.text(row, f"{key}.fingerprint", required=True), key)
         sides = {side: _address(row, f"{key}.{side}") for side in ("address", "listen")}
-        if (sides["address"] is None) == (sides["listen"] is None):
+        far = row.get("far", False)
+        if type(far) is not bool:
+            raise ConfigError(f"{far!r} is neither true nor false", key=f"{key}.far")
+        if sum(side is not None for side in sides.values()) + far != 1:
             raise ConfigError(
                 "one side of a line listens and the other calls it",
-                'listen = "HOST:PORT" here and address = "HOST:PORT" there, or the other way round',
+                'listen = "HOST:PORT" here and address = "HOST:PORT" there, or the other way round;'
+                " far = true: it is no neighbour",
                 key=key,
             )
         imports = _imports(row, key, name, labels)
@@ -56,6 +63,8 @@ def read(t: Mapping[str, Any]) -> tuple[dict[str, Peer], dict[str, Label]]:
             sides["listen"],
             _once(values.names(row, f"{key}.export", ()), f"{key}.export"),
             imports,
+            _given(row, key, far),
+            far,
         )
     if len(peers) > MOST_PEERS:
         raise ConfigError(f"{len(peers)} peers, at most {MOST_PEERS} go", key="peers")
@@ -83,6 +92,25 @@ def fingerprint(text: str, key: str) -> str:
             key=f"{key}.fingerprint",
         )
     return found
+
+
+def _given(row: Mapping[str, Any], key: str, far: bool) -> tuple[str, ...] | None:
+    key = f"{key}.give"
+    if "give" not in row:
+        return None
+    if far:
+        raise ConfigError("what goes to it goes by way of neighbours", "give it to these", key=key)
+    found = _once(values.names(row, key, ()), key)
+    if len(found) > MOST_GIVEN:
+        raise ConfigError(f"{len(found)} filters, at most {MOST_GIVEN} go", key=key)
+    for filt in found:
+        try:
+            check_filter(filt)
+        except (SealError, UnicodeEncodeError) as error:
+            raise ConfigError(f"{filt!r} is no filter: {error}", key=key) from None
+        if filt[0] in "$!":
+            raise ConfigError(f"{filt!r} begins with {filt[0]}", "own, or @SITE/...", key=key)
+    return tuple(sorted(found))
 
 
 def _address(row: Mapping[str, Any], key: str) -> tuple[str, int] | None:
@@ -128,7 +156,7 @@ def check(
             if "@" in name:
                 raise ConfigError(
                     f"{name} is another site's: only that site exports it",
-                    "let the two sites be neighbours",
+                    "let the two sites add each other (`sealmq peer add --far`)",
                     key=key,
                 )
             more = sorted(below[name] - {BOTTOM} - set(peer.exports))

@@ -27,7 +27,7 @@ from sealmq.bridge.line import (
     Own,
 )
 from sealmq.bridge.line import call as call_peer
-from sealmq.bridge.spool import Spool, Waiting
+from sealmq.bridge.spool import WIDTH, Message, Spool
 from sealmq.site.model import Peer
 from sealmq_spec.errors import SealError
 from sealmq_spec.window import NEW, OLD, SEEN
@@ -81,7 +81,8 @@ HOME = b"\1\1\1\1"
 
 def one(**more: object) -> Crossing:
     said: dict[str, object] = {
-        "seq": 7, "flags": 2, "hops": 1, "site": b"\2\2\2\2", "label": 16, "topic": "a/ü", "m1": M1,
+        "seq": 7, "flags": 2, "hops": 1, "site": b"\2\2\2\2", "label": 16, "token": b"\7" * 8,
+        "topic": "a/ü", "m1": M1,
     }  # fmt: skip
     return Crossing(**(said | more))  # type: ignore[arg-type]
 
@@ -115,49 +116,78 @@ def test_what_comes_home_or_too_far_is_refused(more: dict[str, object], words: s
 # --- the spool ---
 
 
+def message(topic: str, m1: bytes = bytes(10)) -> Message:
+    return Message(HOME, 16, "heat", 1, bytes(8), topic, 2, m1)
+
+
+def topics(spool: Spool, who: str) -> list[str]:
+    return [w.message.topic for w in spool.after(who, 0, 9)]
+
+
 def test_what_waits_is_there_after_a_restart_in_its_order(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "s.db", lambda gone, why: None)
+    spool = Spool(tmp_path / "s.db", lambda *gone: None)
     for i in range(3):
-        spool.put("heat", f"t/{i}", 2, bytes([i]))
+        spool.put(message(f"t/{i}"), ("b2", "b3") if i else ("b2",))
     spool.close()
-    spool = Spool(tmp_path / "s.db", lambda gone, why: None)
-    assert [w.topic for w in spool.after(0, 9)] == ["t/0", "t/1", "t/2"]
-    first = spool.after(0, 1)[0]
-    assert spool.done(first.seq) == first
-    assert spool.done(first.seq) is None
-    assert (spool.count, [w.topic for w in spool.after(0, 9)]) == (2, ["t/1", "t/2"])
+    spool = Spool(tmp_path / "s.db", lambda *gone: None)
+    assert (topics(spool, "b2"), topics(spool, "b3")) == (["t/0", "t/1", "t/2"], ["t/1", "t/2"])
+    first = spool.after("b2", 0, 1)[0]
+    assert spool.done("b2", first.seq) == first.message
+    assert spool.done("b2", first.seq) is None
+    assert (spool.count("b2"), spool.count("b3")) == (2, 2)
+    for one in spool.after("b2", 0, 9):
+        spool.done("b2", one.seq)
+    assert (topics(spool, "b2"), topics(spool, "b3")) == ([], ["t/1", "t/2"])
     assert (tmp_path / "s.db").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(("messages", "size"), [(3, 1 << 20), (100, 3 * (64 + 3 + 10))])
-def test_what_is_too_much_is_the_oldest_and_is_named(
+def test_what_is_too_much_is_a_neighbours_oldest_and_is_named(
     tmp_path: Path, messages: int, size: int
 ) -> None:
-    gone: list[Waiting] = []
-    spool = Spool(tmp_path / "s.db", lambda w, why: gone.append(w), messages, size)
+    gone: list[tuple[str, str]] = []
+    spool = Spool(
+        tmp_path / "s.db", lambda who, one, why: gone.append((who, one.topic)), messages, size
+    )
     for i in range(5):
-        spool.put("heat", f"t/{i}", 2, bytes(10))
-    assert [w.topic for w in gone] == ["t/0", "t/1"]
-    assert [w.topic for w in spool.after(0, 9)] == ["t/2", "t/3", "t/4"]
-    assert spool.count == 3
-    assert spool.bytes == 3 * (64 + 3 + 10)
+        spool.put(message(f"t/{i}"), ("b2", "b3") if i < 2 else ("b2",))
+    assert gone == [("b2", "t/0"), ("b2", "t/1")]
+    assert topics(spool, "b2") == ["t/2", "t/3", "t/4"]
+    assert topics(spool, "b3") == ["t/0", "t/1"], "what waits for others stays"
+    assert (spool.count("b2"), spool.size("b2")) == (3, 3 * (64 + 3 + 10))
+
+
+def test_what_waits_for_no_neighbour_any_more_is_named(tmp_path: Path) -> None:
+    gone: list[tuple[str, str]] = []
+    spool = Spool(tmp_path / "s.db", lambda who, one, why: gone.append((who, one.topic)))
+    spool.put(message("t/0"), ("b2", "b3"))
+    spool.keep_only(["b3"])
+    assert (gone, topics(spool, "b2"), topics(spool, "b3")) == ([("b2", "t/0")], [], ["t/0"])
 
 
 def test_what_has_come_is_known_after_a_restart_and_what_was_refused_is_not(
     tmp_path: Path,
 ) -> None:
-    spool = Spool(tmp_path / "s.db", lambda gone, why: None)
+    spool = Spool(tmp_path / "s.db", lambda *gone: None)
     a, b = b"site-a", b"site-b"
     assert spool.look(a, 5) == NEW
     assert spool.look(a, 5) == NEW, "to ask uses nothing up"
     spool.came(a, 5)
     spool.came(a, 3)
     spool.close()
-    spool = Spool(tmp_path / "s.db", lambda gone, why: None)
-    assert [spool.look(a, n) for n in (5, 4, 3)] == [SEEN, NEW, SEEN]
+    spool = Spool(tmp_path / "s.db", lambda *gone: None)
+    assert [spool.look(a, n) for n in (5, 4, 3, 0)] == [SEEN, NEW, SEEN, NEW]
     assert spool.look(b, 5) == NEW
-    spool.came(a, 100)
-    assert spool.look(a, 4) == OLD
+    spool.came(a, 4 + WIDTH)
+    assert [spool.look(a, n) for n in (4, 5, 6, 4 + WIDTH)] == [OLD, SEEN, NEW, SEEN]
+
+
+def test_what_the_judge_keeps_is_what_it_said_last(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s.db", lambda *gone: None)
+    spool.put_judged([b"a", b"b"])
+    spool.put_judged([b"b", b"c"])
+    spool.close()
+    assert sorted(Spool(tmp_path / "s.db", lambda *gone: None).judged()) == [b"b", b"c"]
 
 
 # --- the line ---

@@ -51,13 +51,12 @@ class Joined(Site):
 
     def bridge(self) -> int:
         told = json.loads((self.root / "run" / "up.json").read_text())["processes"]
-        [pid] = [row["pid"] for name, row in told.items() if name.startswith("bridge-")]
-        return int(pid)
+        return int(told["bridge"]["pid"])
 
     def dropped(self) -> list[dict[str, Any]]:
         """What the bridge's audit log names."""
         rows = []
-        for path in sorted((self.root / "audit").glob("bridge-*/*")):
+        for path in sorted((self.root / "audit").glob("bridge/*")):
             for line in path.read_text().splitlines():
                 with contextlib.suppress(ValueError):
                     rows.append(json.loads(line))

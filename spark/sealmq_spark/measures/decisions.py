@@ -60,6 +60,10 @@ NOT_COUNTED = {
         "something cannot be reached or kept: nobody has decided it",
     ),
     **dict.fromkeys(
+        ("token-refused", "rating-crossed", "peer-blocked", "peer-unblocked"),
+        "about another site; what is refused of its messages is named as dropped",
+    ),
+    **dict.fromkeys(
         ("provisioned", "client-provisioned", "client-enrolled", "client-lent", "client-left"),
         "a client's life, by the operator's hand",
     ),

@@ -14,6 +14,7 @@ MANIFEST = Manifest(
         closed="who has no token publishes and reads nothing: [families.trust.tokens]",
     ),
     names_clients=("tokens",),
+    between=Ref("between:Between"),
     commands={"trust": Ref("cli.trust")},
     hints={
         "trust.publish.outside": _TOKENS,

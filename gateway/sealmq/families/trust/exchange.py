@@ -118,6 +118,12 @@ class Exchange:
         self._graph: Edges | None = None
         self._views: dict[str, tuple[Oriented, Mapping[str, Least]]] = {}
 
+    def judge_by(self, rules: Rules, weights: Weights) -> None:
+        """Other rules from now on."""
+        self.rules, self._ratings.weights = rules, weights
+        self._due_ms = 0
+        self._forget()
+
     # Neighbours
 
     def enrol(self, neighbour: str, public: bytes, subscribe: Iterable[str], now_ms: int) -> None:
@@ -295,6 +301,33 @@ class Exchange:
         """A token that is known."""
         known = self._tokens.get(id)
         return None if known is None else known.token
+
+    def known(self, id: bytes) -> Known | None:
+        """A token and who has signed it."""
+        return self._tokens.get(id)
+
+    def all_known(self) -> Iterator[Known]:
+        """Those that are known."""
+        return iter(self._tokens)
+
+    def issued(self, client: str) -> Token | None:
+        """An own client's token."""
+        known = self._tokens.newest(self.me, client)
+        return None if known is None else known.token
+
+    def naming(self, neighbour: str, token_id: bytes) -> bool:
+        """A message that names the token is about to go to a neighbour, which is told the token
+        first (`pending`) if it does not know it. False: it is blocked, or the token not known.
+        """
+        known = self._tokens.get(token_id)
+        if known is None or neighbour not in self._pending or neighbour in self._ratings.blocked:
+            return False
+        self._announce(known, neighbour)
+        return True
+
+    def key(self, site: str) -> bytes | None:
+        """Its public key, where that is known and in no doubt."""
+        return self._sites.key(site)
 
     def outbound(self, client: str, topic: str, now_ms: int) -> Outbound:
         """An own client has published: with which token that goes, and to whom."""

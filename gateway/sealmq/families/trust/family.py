@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from sealmq.kinds import GATEWAY
 from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_filter, is_reserved, matches
 
@@ -36,6 +37,9 @@ _SHOWN = 5
 _NONE = LocalToken()
 _FOLLOW: tuple[Duty, ...] = (Follow(),)
 _CONNECT = allow(rules.CONNECT, "anybody may connect")
+_BROUGHT = allow(rules.PUBLISH_BROUGHT, "it has been judged between sites")
+_BRIDGE = allow(rules.SUBSCRIBE_BRIDGE, "what is exported is judged when it leaves")
+_PASSED = allow(rules.DELIVER_BRIDGE, "what is exported is judged when it leaves")
 _RECORDS = allow(rules.SUBSCRIBE_RECORDS, "public records")
 _RECORD = allow(rules.DELIVER_RECORD, "a public record")
 
@@ -63,6 +67,8 @@ class Trust(Family):
 
     def publish(self, ask: Ask) -> Verdict:
         client, topic = ask.who.client, ask.topic
+        if ask.who.kind == GATEWAY:  # labels keep it below its mount
+            return _BROUGHT
         deps = (_dep(client),)
         for filt in self._token(client).publish:
             if not is_reserved(topic) and matches(filt, topic):
@@ -71,6 +77,8 @@ class Trust(Family):
 
     def subscribe(self, ask: Ask) -> Verdict:
         client = ask.who.client
+        if ask.who.kind == GATEWAY:
+            return _BRIDGE
         try:
             check_filter(ask.topic)
             filt = inner(ask.topic)
@@ -90,6 +98,8 @@ class Trust(Family):
         client, topic = ask.who.client, ask.topic
         if not ask.label and topic.startswith(PUBLIC):
             return _RECORD
+        if ask.who.kind == GATEWAY:
+            return _PASSED
         deps = (_dep(client),)
         for filt in self._token(client).subscribe:
             if matches(filt, topic):

@@ -1,0 +1,314 @@
+"""One neighbour: its line, what is sent and read over it, and how much of it is read.
+
+What it does wrong ends its own line, and nothing else. Records and packets are taken within a
+budget; messages as far as those before them have been answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Protocol
+
+from sealmq.families.between import Judge
+from sealmq.kglink import KgBad, KgDenied
+from sealmq.site.model import Peer
+from sealmq_spec.errors import SealError
+
+from . import crossing
+from .crossing import Crossing
+from .line import (
+    ANSWER,
+    FAR,
+    HELLO,
+    KEYS,
+    MESSAGE,
+    PING,
+    PING_S,
+    PONG,
+    RECORD,
+    TAKEN,
+    Line,
+    LineLost,
+    Listener,
+    Own,
+    call,
+)
+from .passing import head
+from .spool import Message, Spool, Waiting
+from .traffic import Handed, Traffic
+
+log = logging.getLogger("sealmq.bridge")
+
+# Messages that the peer has not answered.
+INFLIGHT = 64
+# Between two tries to call a peer, at first and at most.
+WAIT_S = 0.5, 15.0
+# Of records and packets, so much is sent a second, and twice as much is read. A record of 16 KiB
+# may hold 128 signatures, which take 13 ms.
+RATE, BURST, EACH = 128 << 10, 512 << 10, 1024
+_BACKLOG = 1 << 20
+_SENT = 8192
+
+
+class Budget:
+    """So many bytes a second, and as many at once as `burst`; EACH more for each that comes."""
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self._rate, self._burst, self._left, self._at = rate, burst, burst, now
+
+    def take(self, size: int, now: float) -> float:
+        """0 when it is taken; else in how many seconds it can be."""
+        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
+        self._at = now
+        short = size + EACH - self._left
+        if short > 0:
+            return short / self._rate
+        self._left -= size + EACH
+        return 0.0
+
+
+class Host(Protocol):
+    """What a neighbour needs of the bridge."""
+
+    own: Own
+    spool: Spool
+    judge: Judge
+    traffic: Traffic
+
+    async def keys_for(self, name: str, der: bytes) -> bytes: ...
+    async def keys_of(self, name: str, der: bytes, packet: bytes) -> None: ...
+    async def far_keys(self, label: str) -> None: ...
+    async def far(self, neighbour: str, raw: bytes) -> None: ...
+    def joined(self, name: str, line: Line) -> None: ...
+    def lost(self, name: str, why: str) -> None: ...
+    def say(self, name: str, line: str) -> None: ...
+
+
+class Neighbour:
+    """`news`: something may be there for it."""
+
+    def __init__(self, host: Host, peer: Peer) -> None:
+        self._host, self._peer, self._name = host, peer, peer.name
+        self.line: Line | None = None
+        self.news = asyncio.Event()
+        self._ours = asyncio.Event()  # the peer has taken our keys
+        self._given: set[tuple[str, int]] = set()
+        self._answered: dict[int, Message] = {}
+        self._sent, self._handed = Handed(_SENT), Handed()
+        self._queue: asyncio.Queue[Crossing] = asyncio.Queue(INFLIGHT)
+        self._under_way = 0
+        self._reads = self._sends = Budget(0, 0, 0)
+
+    # --- its line ---
+
+    async def run(self) -> None:
+        """Again and again, until cancelled."""
+        wait = WAIT_S[0]
+        while True:
+            begun = time.monotonic()
+            try:
+                if self._peer.listen is None:
+                    await self._serve(await call(self._host.own, self._peer))
+                else:
+                    await self._listening()
+            except LineLost as error:
+                self._host.say(self._name, str(error))
+            if time.monotonic() - begun > WAIT_S[1]:
+                wait = WAIT_S[0]
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, WAIT_S[1])
+
+    async def _listening(self) -> None:
+        def hear(what: str) -> None:
+            log.info("%s: %s", self._name, what)
+
+        async with Listener(self._host.own, self._peer, hear).serving() as listener:
+            self._host.say(self._name, "waiting for its call")
+            line = await listener.next()
+            while True:
+                serving = asyncio.create_task(self._serve(line), name="bridge: serve")
+                try:
+                    # A newer line takes the place of one that hangs.
+                    line = await listener.next()
+                finally:
+                    serving.cancel()
+                    await asyncio.gather(serving, return_exceptions=True)
+                if not serving.cancelled() and (error := serving.exception()) is not None:
+                    raise error
+
+    async def _serve(self, line: Line) -> None:
+        """One line, until it is lost."""
+        now = time.monotonic()
+        self._reads = Budget(2 * RATE, 2 * BURST, now)
+        self._sends = Budget(RATE, BURST, now)
+        self._sent, self._handed = Handed(_SENT), Handed(begun=now)
+        self._queue, self._under_way = asyncio.Queue(INFLIGHT), 0
+        self._ours.clear()
+        self._given.clear()
+        self._answered.clear()
+        self.line, why = line, "ended"
+        try:
+            self._host.joined(self._name, line)
+            await self.give()
+            async with asyncio.TaskGroup() as group:
+                for work in (self._read(line), self._send(line), self._take(line), _beat(line)):
+                    group.create_task(work, name="bridge: line")
+        except BaseExceptionGroup as errors:
+            error = first(errors)
+            why = str(error)
+            if not isinstance(error, LineLost | SealError | KgDenied | KgBad):
+                raise error from None
+        except (LineLost, SealError, KgDenied, KgBad) as error:
+            why = str(error)
+        finally:
+            self.line = None
+            await line.close()
+            self._host.lost(self._name, why)
+
+    async def give(self) -> None:
+        """Our keys, as they are now."""
+        line = self.line
+        if line is None:
+            return
+        packet = await self._host.keys_for(self._name, line.peer)
+        self._ours.clear()
+        line.send(KEYS, packet)
+        await line.flush()
+
+    def pass_on(self, raw: bytes) -> None:
+        """A packet for a site behind it, if it is within the budget: whom it is from repeats it."""
+        if self.line is None or self.line.backlog >= _BACKLOG:
+            return
+        if not self._sends.take(len(raw), time.monotonic()):
+            self.line.send(FAR, raw)
+
+    # --- to it ---
+
+    async def _send(self, line: Line) -> None:
+        last = 0
+        while True:
+            self.news.clear()
+            await self._records(line)
+            room = INFLIGHT - len(self._answered)
+            some = self._host.spool.after(self._name, last, room)
+            for one in some:
+                last = one.seq
+                await self._one(line, one)
+            await line.flush()
+            if not some:
+                await self.news.wait()
+
+    async def _one(self, line: Line, one: Waiting) -> None:
+        host, message = self._host, one.message
+        if not host.traffic.still_goes(self._name, message):
+            self._end(one.seq, message, "it may not have it any more")
+            return
+        said = head(message.m1)
+        if (message.site + said.origin, said.ctr) in self._sent:
+            host.spool.done(self._name, one.seq)
+            return
+        # Keys first: what comes before them is refused there.
+        await self._ours.wait()
+        if message.label and (message.label, said.epoch) not in self._given:
+            await self.give()
+            await host.far_keys(message.label)
+            await self._ours.wait()
+            self._given.add((message.label, said.epoch))
+        await self._records(line)
+        self._answered[one.seq] = message
+        body = Crossing(
+            one.seq, message.flags, message.hops, message.site, message.number,
+            message.token, message.topic, message.m1,
+        )  # fmt: skip
+        line.send(MESSAGE, body.pack())
+
+    async def _records(self, line: Line) -> None:
+        for record in self._host.judge.pending(self._name):
+            while wait := self._sends.take(len(record), time.monotonic()):
+                await line.flush()
+                await asyncio.sleep(wait)
+            line.send(RECORD, record)
+
+    def _answer(self, body: bytes) -> None:
+        seq, code, reason = crossing.read_answer(body)
+        message = self._answered.pop(seq, None)
+        if message is None:
+            return
+        if code == crossing.OK:
+            said = head(message.m1)
+            self._sent.add((message.site + said.origin, said.ctr))
+            self._host.spool.done(self._name, seq)
+        else:
+            self._end(seq, message, f"{self._name}: {reason}")
+        self.news.set()
+
+    def _end(self, seq: int, message: Message, why: str) -> None:
+        self._host.spool.done(self._name, seq)
+        self._host.traffic.lost(self._name, message, why)
+
+    # --- from it ---
+
+    async def _read(self, line: Line) -> None:
+        host = self._host
+        while True:
+            kind, body = await line.receive()
+            if kind == MESSAGE:
+                if self._under_way >= INFLIGHT:
+                    raise LineLost(f"more than {INFLIGHT} messages that nobody has answered")
+                self._under_way += 1
+                self._queue.put_nowait(crossing.unpack(body))
+            elif kind == ANSWER:
+                self._answer(body)
+            elif kind in (RECORD, FAR):
+                await self._within(kind, body)
+            elif kind == KEYS:
+                await host.keys_of(self._name, line.peer, body)
+                line.send(TAKEN)
+            elif kind == TAKEN:
+                self._ours.set()
+            elif kind == PING:
+                line.send(PONG)
+            elif kind not in (HELLO, PONG):
+                raise LineLost(f"a frame of type {kind}")
+
+    async def _within(self, kind: int, body: bytes) -> None:
+        host, now = self._host, time.time_ns() // 1_000_000
+        if self._reads.take(len(body), time.monotonic()):
+            host.judge.observe(self._name, "rate", now)
+            return
+        if kind == FAR:
+            try:
+                await host.far(self._name, body)
+            except SealError as error:
+                log.info("%s: %s", self._name, error)
+                host.judge.observe(self._name, "bad-token", now)
+            return
+        host.judge.receive(self._name, body, now)
+
+    # Begun in their order, so that they leave in it.
+    async def _take(self, line: Line) -> None:
+        async with asyncio.TaskGroup() as group:
+            while True:
+                one = await self._queue.get()
+                group.create_task(self._taken(line, one), name="bridge: message")
+
+    async def _taken(self, line: Line, one: Crossing) -> None:
+        code, reason = await self._host.traffic.take(self._name, self._handed, one)
+        self._under_way -= 1
+        line.send(ANSWER, crossing.answer(one.seq, code, reason))
+
+
+async def _beat(line: Line) -> None:
+    while True:
+        await asyncio.sleep(PING_S)
+        line.send(PING)
+
+
+def first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Of a group, however deep."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

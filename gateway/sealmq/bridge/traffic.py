@@ -1,0 +1,221 @@
+"""What a site does with messages that cross: an own one leaves, a neighbour's is delivered here,
+goes on, does both, or is refused and named. No socket; `deliver` publishes with the own broker.
+
+A neighbour is answered once its message is on this disk for each site that it goes on to, and with
+the own broker if its label is imported. (site, sender, boot, salt, ctr) is used up only then: what
+one neighbour's copy is refused for may be right with another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from sealmq.families.between import Judge, Ruling
+from sealmq_spec.errors import SealError
+from sealmq_spec.window import OLD, SEEN
+
+from . import crossing
+from .crossing import HOPS, Crossing
+from .passing import head
+from .spool import Message, Spool
+
+log = logging.getLogger("sealmq.bridge")
+
+_HANDED = 4096
+# A line that has just begun: records of other lines come with it.
+_SETTLE_S = 10.0
+
+
+class Import(NamedTuple):
+    """A label that comes here: of which peer, and what it calls it."""
+
+    peer: str
+    label: str
+
+
+class Handed:
+    """The last messages that went over one line and were answered; so nobody sends one twice.
+    begun: by the monotonic clock."""
+
+    def __init__(self, most: int = _HANDED, begun: float = 0.0) -> None:
+        self._most, self.begun = most, begun
+        self._last: OrderedDict[tuple[bytes, int], None] = OrderedDict()
+
+    def __contains__(self, which: tuple[bytes, int]) -> bool:
+        return which in self._last
+
+    def add(self, which: tuple[bytes, int]) -> None:
+        self._last[which] = None
+        if len(self._last) > self._most:
+            self._last.popitem(last=False)
+
+
+Deliver = Callable[[Import, Crossing], Awaitable[None]]
+"""Publishes it below @PEER/. SealError: it will never be taken."""
+
+
+class Traffic:
+    """One site's. `told`: of each message that goes to neighbours. `audit` writes an event."""
+
+    def __init__(
+        self,
+        site: bytes,
+        spool: Spool,
+        judge: Judge,
+        deliver: Deliver,
+        audit: Callable[..., None],
+        told: Callable[[tuple[str, ...]], None],
+    ) -> None:
+        self._site, self._spool, self._judge = site, spool, judge
+        self._deliver, self._audit, self._told = deliver, audit, told
+        self.imports: dict[tuple[bytes, int], Import] = {}
+        """By the site that the label is of, and its number there."""
+        self.sites: dict[str, bytes] = {}
+        """Of peers whose certificate is known."""
+        self.given: dict[str, frozenset[str] | None] = {}
+        """Of each neighbour: which labels of ours go to it; None: its filters alone say."""
+        self.names: Mapping[int, str] = {}
+        """Own clients that publish under exported labels."""
+        self.dropped: dict[str, Counter[str]] = {}
+        self._coming: dict[tuple[bytes, int], asyncio.Event] = {}
+
+    # --- from here ---
+
+    def own(self, label: str, number: int, topic: str, qos: int, m1: bytes) -> None:
+        """A message of an own client, under an exported label; on disk when this returns."""
+        try:
+            said = head(m1)
+            crossing.check_name(topic)
+        except SealError as error:
+            self.drop("-", topic, str(error), label)
+            return
+        who = self.names.get(said.sender, "")
+        found = self._judge.outbound(who, topic, label, _now())
+        to = tuple(n for n in found.to if self._may_have(n, label)) if found.ok else ()
+        if not to:
+            why = "no neighbour may have it" if found.ok else found.reason
+            self.drop("-", topic, f"it does not leave: {why}", label)
+            return
+        flags = min(qos, 1) << 1 | (said.kind and 1)
+        self._spool.put(Message(self._site, number, label, 1, found.token, topic, flags, m1), to)
+        self._told(to)
+
+    def _may_have(self, neighbour: str, label: str) -> bool:
+        labels = self.given.get(neighbour, frozenset())
+        return labels is None or label in labels
+
+    def still_goes(self, neighbour: str, one: Message) -> bool:
+        """Whether a message that waits may still go to the neighbour, which is told its token."""
+        if one.label and not self._may_have(neighbour, one.label):
+            return False
+        return self._judge.naming(neighbour, one.token)
+
+    # --- from neighbours ---
+
+    async def take(self, neighbour: str, handed: Handed, one: Crossing) -> tuple[int, str]:
+        """What the neighbour is answered. handed: what has come over its line."""
+        try:
+            crossing.check(one, self._site)
+            said = head(one.m1)
+        except SealError as error:
+            return self._refused(neighbour, one, str(error))
+        which = one.site + said.origin, said.ctr
+        if which in handed:
+            self._judge.observe(neighbour, "replay", _now())
+            return self._refused(neighbour, one, "replay: it has handed this over before")
+        while (coming := self._coming.get(which)) is not None:
+            await coming.wait()  # twice at once: the second waits for what becomes of the first
+        seen = self._spool.look(*which)
+        if seen == OLD:
+            return self._refused(neighbour, one, "late: thousands of its sender came before it")
+        if seen != SEEN:
+            done = self._coming[which] = asyncio.Event()
+            try:
+                why = await self._new(neighbour, handed, one, which)
+            finally:
+                del self._coming[which]
+                done.set()
+            if why:
+                return self._refused(neighbour, one, why)
+        handed.add(which)
+        return crossing.OK, ""
+
+    async def _new(
+        self, neighbour: str, handed: Handed, one: Crossing, which: tuple[bytes, int]
+    ) -> str:
+        """Why it is refused; "": it is where it belongs."""
+        ruling = self._judge.message(neighbour, one.token, one.topic, _now())
+        while ruling.heals and not ruling.accept and time.monotonic() - handed.begun < _SETTLE_S:
+            await asyncio.sleep(0.2)
+            ruling = self._judge.message(neighbour, one.token, one.topic, _now())
+        if not ruling.accept:
+            return f"{ruling.reason} ({ruling.rule})"
+        known = self.sites.get(ruling.issuer)
+        if known is not None and known != one.site:
+            self._judge.observe(neighbour, "outside", _now())
+            return f"its token is of {ruling.issuer}, and it is of another site"
+        here = self.imports.get((one.site, one.label))
+        if here is not None and here.peer != ruling.issuer:
+            return f"its token is of {ruling.issuer}, and its label of {here.peer}"
+        # At an end of the graph a copy ends, too; where it could go on, and may not, it is named.
+        behind = self.given.keys() - {neighbour, ruling.issuer}
+        if here is None and not ruling.to and (behind or not self._judge.relays):
+            return "not exported: nothing of that label belongs here, or goes on from here"
+        went = self._on(neighbour, one, ruling)
+        try:
+            if here is not None:
+                await self._deliver(here, one)
+                message = which[0] + which[1].to_bytes(3, "big")
+                self._judge.delivered(neighbour, message, one.topic, _now())
+        except SealError as error:
+            if not went:
+                return str(error)
+            self.drop(neighbour, self._shown(one, ruling.issuer), str(error))
+        if here is None and ruling.to and not went:
+            return f"hops: it has passed {one.hops} sites, at most {HOPS} are allowed"
+        self._spool.came(*which)
+        return ""
+
+    def _on(self, neighbour: str, one: Crossing, ruling: Ruling) -> bool:
+        """Hand it on; whether it is. Never back."""
+        to = tuple(n for n in ruling.to if n != neighbour)
+        if not to or one.hops >= HOPS:
+            return False
+        self._spool.put(
+            Message(one.site, one.label, "", one.hops + 1, one.token, one.topic, one.flags, one.m1),
+            to,
+        )
+        self._told(to)
+        return True
+
+    def _refused(self, neighbour: str, one: Crossing, why: str) -> tuple[int, str]:
+        self.drop(neighbour, self._shown(one), why)
+        return crossing.DROPPED, why
+
+    def _shown(self, one: Crossing, issuer: str = "") -> str:
+        return f"@{issuer or self._name(one.site)}/{one.topic}"
+
+    def _name(self, site: bytes) -> str:
+        return next((name for name, held in self.sites.items() if held == site), site.hex())
+
+    # --- what is given up ---
+
+    def lost(self, neighbour: str, one: Message, why: str) -> None:
+        """A message that waited for a neighbour will never be there."""
+        own = one.site == self._site
+        topic = one.topic if own else f"@{self._name(one.site)}/{one.topic}"
+        self.drop(neighbour, topic, why, one.label)
+
+    def drop(self, neighbour: str, topic: str, why: str, label: str = "") -> None:
+        """Name it."""
+        self.dropped.setdefault(neighbour, Counter())[why.partition(":")[0][:60]] += 1
+        self._audit("bridge-dropped", peer=neighbour, topic=topic, label=label, reason=why)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,165 @@
+"""Keys for a site that is no neighbour: what a site hands on, to whom it listens, how much of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bridge.test_bridge_parts import own
+from sealmq.bridge import far
+from sealmq.bridge.crossing import HOPS
+from sealmq.bridge.far import Relay
+from sealmq.bridge.line import FAR, MESSAGE, RECORD, LineLost
+from sealmq.bridge.neighbour import BURST, EACH, INFLIGHT, RATE, Budget, Neighbour
+from sealmq.bridge.traffic import Handed
+from sealmq.site.model import Peer
+from sealmq_spec.errors import Malformed, SealError, Unauthentic
+
+B1, B2, B6, OTHER = own(1, "b1"), own(2, "b2"), own(6, "b6"), own(9, "other")
+
+
+def fingerprint(of: Any) -> bytes:
+    return bytes.fromhex(of[1].fingerprint)
+
+
+def knows(site: str, public: bytes) -> bool:
+    return {"b1": B1[1].public, "b6": B6[1].public}.get(site) == public
+
+
+def relay(at: Any = B2) -> Relay:
+    return Relay(fingerprint(at), knows)
+
+
+def packet(**more: Any) -> bytes:
+    said = {"own": B1[0], "to": fingerprint(B6), "number": 7, "what": far.KEYS, "body": b"sealed"}
+    return far.pack(**(said | more))
+
+
+def test_a_packet_goes_on_as_it_is_one_hop_further_and_once() -> None:
+    at = relay()
+    mine, onward = at.take(packet())
+    assert (mine, onward[0], onward[1:]) == (None, 2, packet()[1:])
+    assert at.take(packet()) == (None, b""), "by another neighbour"
+    assert at.take(onward) == (None, b""), "in a circle"
+    got, more = relay(B6).take(onward)
+    assert got is not None
+    assert (got.shown.fingerprint, got.what, got.body) == (B1[1].fingerprint, far.KEYS, b"sealed")
+    assert more == b""
+
+
+@pytest.mark.parametrize("at", [1, 40, 43, 60, -65, -1])
+def test_a_packet_that_was_changed_on_the_way_is_none(at: int) -> None:
+    raw = bytearray(packet())
+    raw[at] ^= 1
+    with pytest.raises(SealError):
+        relay(B6).take(bytes(raw))
+    got, _ = relay(B6).take(packet())
+    assert got is not None
+
+
+def test_a_packet_by_another_key_is_none() -> None:
+    raw = packet()[:-64] + far.pack(B2[0], fingerprint(B6), 7, far.KEYS, b"sealed")[-64:]
+    with pytest.raises(Unauthentic):
+        relay().take(raw)
+
+
+def test_nobody_floods_others_in_the_name_of_sites_that_there_are_none_of() -> None:
+    assert relay().take(packet(own=OTHER[0])) == (None, b"")
+    forged = own(8, "b1")[0]  # it calls itself b1
+    assert relay().take(packet(own=forged)) == (None, b"")
+
+
+def test_a_packet_ends_after_so_many_sites_and_at_home() -> None:
+    last = bytes((HOPS,)) + packet()[1:]
+    at = relay()
+    assert at.take(last) == (None, b"")
+    assert at.take(packet())[1], "who counts hops up takes nothing away from other ways"
+    for hops in (0, HOPS + 1):
+        with pytest.raises(Malformed):
+            relay().take(bytes((hops,)) + packet()[1:])
+    assert relay(B1).take(packet()) == (None, b"")
+
+
+def test_a_budget_lets_so_much_pass_and_more_with_time() -> None:
+    budget = Budget(RATE, BURST, 0.0)
+    passed = sum(not budget.take(16 << 10, 0.0) for _ in range(1000))
+    assert passed == BURST // ((16 << 10) + EACH)
+    short = budget.take(16 << 10, 0.0)
+    assert 0 < short < 1
+    assert budget.take(16 << 10, short) == 0.0
+
+
+class Line:
+    """Gives these frames, and then is silent."""
+
+    peer = b""
+    backlog = 0
+
+    def __init__(self, *frames: tuple[int, bytes]) -> None:
+        self.frames, self.sent = list(frames), list[tuple[int, bytes]]()
+
+    def send(self, kind: int, body: bytes = b"") -> None:
+        self.sent.append((kind, body))
+
+    async def receive(self) -> tuple[int, bytes]:
+        if not self.frames:
+            raise LineLost("silent")
+        return self.frames.pop(0)
+
+
+class Host:
+    """Counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.records = self.packets = 0
+        self.observed: list[str] = []
+        self.judge: Any = self
+        self.traffic: Any = self
+
+    def receive(self, name: str, record: bytes, now: int) -> None:
+        self.records += 1
+
+    def observe(self, name: str, what: str, now: int) -> None:
+        self.observed.append(what)
+
+    async def far(self, name: str, raw: bytes) -> None:
+        self.packets += 1
+        raise Malformed("none")
+
+    async def take(self, name: str, handed: Handed, one: Any) -> tuple[int, str]:
+        await asyncio.sleep(3600)
+        return 0, ""
+
+
+def read(*frames: tuple[int, bytes]) -> tuple[Host, str]:
+    async def scene() -> tuple[Host, str]:
+        host, line = Host(), Line(*frames)
+        neighbour = Neighbour(host, Peer("b1", "ab" * 32))  # type: ignore[arg-type]
+        neighbour._reads = Budget(1e-9, 2 * BURST, 0)
+        with pytest.raises(LineLost) as lost:
+            await neighbour._read(line)  # type: ignore[arg-type]
+        return host, str(lost.value)
+
+    return asyncio.run(scene())
+
+
+def test_a_flood_of_records_is_not_read_and_is_charged() -> None:
+    host, _ = read(*[(RECORD, bytes(16 << 10))] * 200)
+    assert host.records == 2 * BURST // ((16 << 10) + EACH)
+    assert host.observed == ["rate"] * (200 - host.records)
+
+
+def test_packets_have_the_same_budget_and_those_that_are_none_are_charged() -> None:
+    host, _ = read(*[(FAR, bytes(16 << 10))] * 200)
+    assert host.packets == 2 * BURST // ((16 << 10) + EACH)
+    assert host.observed.count("bad-token") == host.packets
+    assert host.observed.count("rate") == 200 - host.packets
+
+
+def test_messages_beyond_those_that_are_unanswered_end_the_line() -> None:
+    body = bytes(8) + b"\2\1" + bytes(16) + b"\0\1a" + bytes(43)
+    _, why = read(*[(MESSAGE, body)] * (INFLIGHT + 1))
+    assert f"more than {INFLIGHT}" in why
+    assert read(*[(MESSAGE, body)] * INFLIGHT)[1] == "silent"

@@ -1,0 +1,202 @@
+"""What a bridge makes of what its neighbours bring: taken, once, and handed on; or refused, and
+named. Sites in memory, with the judge of `trust` or with none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.crossing_world import LABEL, Site, World, crossing_of, m1, now, policy, site_of
+from sealmq.bridge.crossing import DROPPED, HOPS, OK, Crossing
+from sealmq.bridge.judging import Plain
+from sealmq.bridge.traffic import Import
+from sealmq.client.errors import refusal
+from sealmq.families.trust.example import PAPER
+from sealmq_spec.errors import Denied
+
+HOME, AWAY = b"\0\0\0\1", b"\0\0\0\2"
+
+
+def one(**more: Any) -> Crossing:
+    said: dict[str, Any] = {
+        "seq": 1, "flags": 2, "hops": 1, "site": AWAY, "label": 40, "token": bytes(8),
+        "topic": "a/b", "m1": m1(),
+    }  # fmt: skip
+    return Crossing(**(said | more))
+
+
+@pytest.fixture
+def south(tmp_path: Path) -> Iterator[Site]:
+    """A site that no family judges for, with one neighbour, whose label it imports."""
+    made = Site("b1", tmp_path, Plain())
+    made.traffic.imports[AWAY, 40] = Import("north", "heat")
+    made.traffic.sites["north"] = AWAY
+    yield made
+    made.spool.close()
+
+
+def test_it_is_published_below_the_mount_as_it_came(south: Site) -> None:
+    assert south.take("north", one(flags=3, m1=m1(kind=1))) == [(OK, "")]
+    assert south.delivered == [("@north/a/b", m1(kind=1), 3)]
+
+
+def test_what_comes_again_is_not_published_again(south: Site) -> None:
+    assert south.take("north", one(), one(seq=2)) == [(OK, ""), (OK, "")]
+    south.handed.clear()  # another line
+    assert south.take("north", one(seq=3)) == [(OK, "")]
+    assert len(south.delivered) == 1
+    assert south.take("north", one(m1=m1(ctr=4)), one(m1=m1(sender=6))) == [(OK, "")] * 2
+    assert len(south.delivered) == 3
+
+
+def test_what_was_refused_has_used_nothing_up(south: Site) -> None:
+    south.errors = [refusal("publish", "a/b", Denied.code, "labels.x", "not now")]
+    [(code, why)] = south.take("north", one())
+    assert (code, "not now" in why) == (DROPPED, True)
+    assert [row["topic"] for row in south.said] == ["@north/a/b"]
+    assert south.take("north", one()) == [(OK, "")]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"label": 41}, "not exported"),
+        ({"site": b"\0\0\0\3"}, "another site"),
+        ({"site": site_of("b1")}, "loop"),
+        ({"hops": HOPS + 1}, "hops"),
+        ({"topic": "@west/a"}, "third site"),
+        ({"m1": b"x"}, "at least 43"),
+        ({"m1": m1(kind=2)}, "do not cross"),
+    ],
+)
+def test_what_is_none_of_the_peers_is_refused_and_named(
+    south: Site, more: dict[str, Any], words: str
+) -> None:
+    [(code, why)] = south.take("north", one(**more))
+    assert (code, words in why) == (DROPPED, True), why
+    assert (len(south.named()), south.delivered) == (1, [])
+
+
+def test_one_that_comes_far_too_late_is_named(south: Site) -> None:
+    south.take("north", one(m1=m1(ctr=10_000)))
+    [(code, why)] = south.take("north", one())
+    assert (code, "late" in why) == (DROPPED, True)
+
+
+# --- over other sites ---
+
+ROW = [("b1", "b2"), ("b2", "b3")]
+
+
+@pytest.fixture
+def row(tmp_path: Path) -> World:
+    return World(tmp_path, ROW, "b3")
+
+
+def test_a_message_goes_where_its_label_is_imported_and_no_site_delivers_another_s(
+    row: World,
+) -> None:
+    row.publish()
+    assert row["b3"].delivered == [("@b1/boiler/1", m1(), 2)]
+    assert [site.named() for site in row.sites.values()] == [[], [], []]
+    assert row["b2"].delivered == []
+
+
+def test_in_the_papers_graph_it_arrives_once_though_lines_are_cut(tmp_path: Path) -> None:
+    world = World(tmp_path, list(PAPER.edges), "b6")
+    world["b1"].traffic.own("heat", LABEL, "boiler/1", 1, m1(3))
+    world.flow(cut=[("b4", "b6"), ("b1", "b2")])
+    assert [topic for topic, _, _ in world["b6"].delivered] == ["@b1/boiler/1"]
+    world.flow()
+    assert len(world["b6"].delivered) == 1
+    assert {n: site.named() for n, site in world.sites.items() if site.named()} == {}
+    waiting = [site.spool.count(n) for site in world.sites.values() for n in world.sites]
+    assert not any(waiting)
+
+
+def test_what_no_neighbour_may_have_does_not_leave_and_is_named(tmp_path: Path) -> None:
+    give = {("b1", "b2"): ("boiler/open/#",), ("b2", "b3"): ("@b1/boiler/open/a",)}
+    world = World(tmp_path, ROW, "b3", give=give)
+    world.publish(3, "boiler/closed")
+    assert "no neighbour" in world["b1"].named()[0]
+    world.publish(4, "boiler/open/b")
+    assert "goes on from here" in world["b2"].named()[0], "with the site at which it stopped"
+    assert "b2: " in world["b1"].named()[1]
+    world.publish(5, "boiler/open/a")
+    assert [topic for topic, _, _ in world["b3"].delivered] == ["@b1/boiler/open/a"]
+
+
+def test_a_client_without_a_token_that_has_the_topic_reaches_nobody(row: World) -> None:
+    row.publish(3, "boiler/1", sender=6)
+    row.publish(4, "pump/1")
+    assert ["token" in why for why in row["b1"].named()] == [True, True]
+    assert row["b2"].spool.count("b3") == 0
+
+
+def test_hops_are_counted_and_end_a_message(row: World) -> None:
+    row.publish(3)
+    [(code, why)] = row["b2"].take(
+        "b1", Crossing(9, 2, HOPS, site_of("b1"), LABEL, row.token(), "boiler/1", m1(4))
+    )
+    assert (code, "hops" in why) == (DROPPED, True)
+    assert row["b2"].spool.count("b3") == 0
+    sent = Crossing(9, 2, HOPS - 1, site_of("b1"), LABEL, row.token(), "boiler/1", m1(4))
+    assert row["b2"].take("b1", sent) == [(OK, "")]
+    [waiting] = row["b2"].spool.after("b3", 0, 9)
+    assert crossing_of(waiting).hops == HOPS
+
+
+def test_what_is_handed_over_again_on_one_line_is_a_replay_and_is_charged(row: World) -> None:
+    row.publish(3)
+    sent = Crossing(9, 2, 1, site_of("b1"), LABEL, row.token(), "boiler/1", m1(4))
+    before = row["b2"].judge.ask("show", {}, now())["ratings"]["b1"]
+    assert row["b2"].take("b1", sent) == [(OK, "")]
+    for _ in range(4):
+        [(code, why)] = row["b2"].take("b1", sent)
+        assert (code, "replay" in why) == (DROPPED, True)
+    row["b2"].judge.tick(now() + 61_000)
+    assert row["b2"].judge.ask("show", {}, now())["ratings"]["b1"] < before
+    assert row["b2"].events("rating-crossed")[0]["reason"].endswith("below θ")
+    assert row["b2"].events("peer-blocked")[0]["peer"] == "b1"
+    row.publish(5)
+    assert any("b1 is blocked" in why for why in row["b2"].named())
+
+
+def test_a_message_under_the_token_of_another_site_is_refused_and_charged(row: World) -> None:
+    """A site between republishes as b1's what is b2's, or calls it so."""
+    row.publish(3)
+    theirs = Crossing(9, 2, 1, site_of("b2"), LABEL, row.token(), "boiler/1", m1(8))
+    [(code, why)] = row["b3"].take("b2", theirs)
+    assert (code, "of another site" in why) == (DROPPED, True)
+    assert len(row["b3"].delivered) == 1
+    row["b3"].judge.tick(now() + 61_000)
+    assert row["b3"].judge.ask("show", {}, now())["ratings"]["b2"] < 0.5
+
+
+def test_a_vote_over_the_socket_is_charged_to_who_handed_the_message_over(row: World) -> None:
+    row.publish(3)
+    message = site_of("b1") + (5).to_bytes(3, "big") + (9).to_bytes(3, "big") + b"saltsalt"
+    message += (3).to_bytes(3, "big")
+    ask = row["b3"].judge.ask
+    vote = {"client": "panel", "message": message.hex(), "good": False}
+    assert ask("vote", vote, now()) == {"counts": True}
+    assert ask("vote", vote, now()) == {"counts": False}
+    row["b3"].judge.tick(now() + 61_000)
+    assert ask("show", {}, now())["ratings"]["b2"] < 0.5
+
+
+def test_a_site_that_is_started_again_knows_its_tokens_and_who_has_signed(
+    row: World, tmp_path: Path
+) -> None:
+    row.publish(3)
+    token = row.token()
+    kept = list(row["b1"].judge.rows(now()))
+    (tmp_path / "new").mkdir()
+    fresh = Site("b1", tmp_path / "new")
+    fresh.judge.configure(policy("b1"), {}, {}, now())
+    fresh.judge.restore(kept, now())
+    [found] = [r for r in fresh.judge.ask("show", {}, now())["tokens"] if r["client"] == "boiler"]
+    assert bytes.fromhex(found["id"]) == token, "no new one, which everybody would have to sign"
