@@ -334,14 +334,19 @@ class Kg:
 
     def peer_give(self, peer: str, der: bytes) -> bytes:
         """What its key generator is to have, sealed for that alone: the keys of what is exported,
-        and of which imports new ones are needed. New keys that it has asked for, and had to wait
-        for, are made when they are due.
+        and of which imports new ones are needed.
         """
         who, between = self._between(peer, der)
-        if peer in self._wanted:
-            self._take(who, *self._wanted[peer])
         with self._store.transaction() as tx:
             return between.seal(exchange.said(tx, self._store.vault, who))
+
+    def peers_due(self) -> list[Applied]:
+        """New keys that peers have asked for, and had to wait for, are made when they are due."""
+        return [
+            self._take(self._config.peers[name], *wanted)
+            for name, wanted in self._wanted.items()
+            if name in self._config.peers
+        ]
 
     def peer_take(self, peer: str, der: bytes, packet: bytes) -> tuple[Applied, dict[str, int]]:
         """What a peer's key generator has given. The second value: labels that it exports to us, by

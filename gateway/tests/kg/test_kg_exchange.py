@@ -255,11 +255,11 @@ def test_a_peer_cannot_use_up_the_rekeys_that_an_operator_has(pair: Pair) -> Non
 
     assert [ask() for _ in range(12)] == [1] * 8 + [0] * 4
     before = pair.roots("north", "heat").epoch
-    pair.packet("north")
+    north.peers_due()
     assert pair.roots("north", "heat").epoch == before, "it is not due"
     now[0] += 15 * 60_000
-    pair.packet("north")
-    pair.packet("north")
+    north.peers_due()
+    north.peers_due()
     assert pair.roots("north", "heat").epoch == before + 1, (
         "what had to wait is made when it is due"
     )
