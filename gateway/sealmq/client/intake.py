@@ -13,7 +13,7 @@ from sealmq_spec.session import Session
 
 from . import events as ev
 from .missing import Missing
-from .values import Came, Message
+from .values import Message
 
 
 class Intake:
@@ -23,14 +23,8 @@ class Intake:
     """
 
     def __init__(
-        self,
-        session: Session,
-        reader: Reader,
-        received: QoS2Receiver,
-        refused: Counter[str],
-        settle: bool = False,
+        self, session: Session, reader: Reader, received: QoS2Receiver, refused: Counter[str]
     ) -> None:
-        self._settle = settle
         self._session, self._reader = session, reader
         self._received, self._refused = received, refused
         self._missing = Missing()
@@ -51,10 +45,8 @@ class Intake:
                 self.out += build.publish(CONTROL, self._session.fetch(label, mono))
                 self._missing.asked(label, self._session.ctr)
             return
-        due = ack(packet)
-        came = Came(packet.packet_id, packet.dup, due, self) if self._settle and due else None
-        message = Message.of(opened, packet.qos, packet.retain, came)
-        events.append(ev.Arrived(message, due))
+        message = Message.of(opened, packet.qos, packet.retain)
+        events.append(ev.Arrived(message, ack(packet)))
 
     def dismiss(self, packet: Publish, error: SealError, events: list[ev.Event]) -> None:
         """Counts and acknowledges what is refused."""
