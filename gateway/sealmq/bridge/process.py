@@ -99,7 +99,7 @@ class Bridge:
         self._far = {one.name: _Far(one) for one in peers if one.far}
         self._said = dict.fromkeys(self._neighbours, "beginning")
         self._in: dict[Import, Passing] = {}
-        self._out: dict[str, Passing] = {}
+        self._out: dict[Import, Passing] = {}
         # Its name is the one that its neighbours know it by.
         self.judge: Judge = judging.of(
             self._config.policy.order, shown.name, shown.public,
@@ -139,18 +139,18 @@ class Bridge:
             self.spool.close()
 
     def _begin(self) -> None:
-        active: dict[str, set[str]] = {name: set() for name in self._neighbours}
+        exported: dict[str, frozenset[str]] = {}
         for row in self._crossings.clients:
             if row["disabled"]:
                 continue
             if row["out"]:
-                active.setdefault(row["peer"], set()).add(row["label"])
+                held = exported.get(row["label"], frozenset())
+                exported[row["label"]] = held | {row["peer"]}
             elif row["there"]:
                 site, where = bytes.fromhex(row["site"]), Import(row["peer"], row["label"])
                 self.traffic.imports[(site, int(row["there"]))] = where
-        for name in self._neighbours:
-            free = self._crossings.peers[name].give is not None and self.judge.relays
-            self.traffic.given[name] = None if free else frozenset(active[name])
+        self.traffic.neighbours = frozenset(self._neighbours)
+        self.traffic.exported = exported
         self.traffic.names = self._crossings.names
         self._configure()
         self.judge.restore(self.spool.judged(), _now())
@@ -191,21 +191,22 @@ class Bridge:
         address = self._mediator()
         for row in self._crossings.clients:
             label, enrolment = row["label"], row["enrolment"]
-            if row["disabled"] or (row["out"] and label in self._out):
-                continue  # one takes what goes to all that the label is exported to
+            which = Import(row["peer"], label)
+            if row["disabled"]:
+                continue
             if not row["out"]:
-                client = Passing.of(enrolment, address, Options(), None)
-                self._in[Import(row["peer"], label)] = client
+                client = self._in[which] = Passing.of(enrolment, address, Options(), None)
                 await client.connect()
                 continue
-            take = self._taker(label, int(row["number"]))
+            # One for each peer: families may let one have what another may not.
+            take = self._taker(label, int(row["number"]), row["peer"])
             options = Options(client_id="bridge", clean=False)
-            client = self._out[label] = Passing.of(enrolment, address, options, take)
+            client = self._out[which] = Passing.of(enrolment, address, options, take)
             try:
                 await client.connect()
             except ConnectRefused:
                 # Its broker keeps no sessions: what comes while the bridge is away is lost.
-                client = self._out[label] = Passing.of(enrolment, address, Options(), take)
+                client = self._out[which] = Passing.of(enrolment, address, Options(), take)
                 await client.connect()
                 log.warning("%s: the broker keeps no session for it", label)
             await client.subscribe("#", qos=1)
@@ -223,9 +224,10 @@ class Bridge:
     def _lost(self, neighbour: str, one: Message, why: str) -> None:
         self.traffic.lost(neighbour, one, why)
 
-    def _taker(self, label: str, number: int) -> Any:
+    def _taker(self, label: str, number: int, peer: str) -> Any:
         def take(message: Delivered) -> None:
-            self.traffic.own(label, number, message.topic, message.qos, message.payload)
+            one = message.topic, message.qos, message.payload
+            self.traffic.own(label, number, *one, peer)
 
         return take
 

@@ -243,11 +243,11 @@ class Spool:
         held, now = set(self.judged()), set(records)
         if held == now:
             return
-        self._loose.execute("BEGIN IMMEDIATE")
+        self._db.execute("BEGIN IMMEDIATE")
         gone, new = [(one,) for one in held - now], [(one,) for one in now - held]
-        self._loose.executemany("DELETE FROM judged WHERE record = ?", gone)
-        self._loose.executemany("INSERT INTO judged VALUES (?)", new)
-        self._loose.execute("COMMIT")
+        self._db.executemany("DELETE FROM judged WHERE record = ?", gone)
+        self._db.executemany("INSERT INTO judged VALUES (?)", new)
+        self._db.execute("COMMIT")
 
 
 _ALL = (1 << WIDTH) - 1

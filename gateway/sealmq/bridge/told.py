@@ -21,9 +21,13 @@ _WAIT_S = 10.0
 class NotRunning(Exception):
     """No bridge answers; with a reason for people."""
 
+    hint = "a site that is up and has peers has one: sealmq status SITE"
+
 
 class Refused(Exception):
     """It does not answer that; with a reason for people."""
+
+    hint: str | None = None
 
 
 def runs(layout: Layout) -> bool:

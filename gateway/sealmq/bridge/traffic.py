@@ -27,6 +27,7 @@ from .spool import Message, Spool
 log = logging.getLogger("sealmq.bridge")
 
 _HANDED = 4096
+_KEPT = 65_536
 # A line that has just begun: records of other lines come with it.
 _SETTLE_S = 10.0
 
@@ -77,41 +78,60 @@ class Traffic:
         """By the site that the label is of, and its number there."""
         self.sites: dict[str, bytes] = {}
         """Of peers whose certificate is known."""
-        self.given: dict[str, frozenset[str] | None] = {}
-        """Of each neighbour: which labels of ours go to it; None: its filters alone say."""
+        self.neighbours: frozenset[str] = frozenset()
+        self.exported: dict[str, frozenset[str]] = {}
+        """Labels of ours, to which peers each goes."""
         self.names: Mapping[int, str] = {}
         """Own clients that publish under exported labels."""
         self.dropped: dict[str, Counter[str]] = {}
+        self._kept: set[bytes] = set()
+        self._left: dict[str, Handed] = {}
         self._coming: dict[tuple[bytes, int], asyncio.Event] = {}
 
     # --- from here ---
 
-    def own(self, label: str, number: int, topic: str, qos: int, m1: bytes) -> None:
-        """A message of an own client, under an exported label; on disk when this returns."""
+    def own(self, label: str, number: int, topic: str, qos: int, m1: bytes, peer: str) -> None:
+        """A message of an own client, for a peer that its label is exported to: it goes there, or
+        to all neighbours that may have it where the peer is none. On disk when this returns.
+        """
         try:
             said = head(m1)
             crossing.check_name(topic)
         except SealError as error:
-            self.drop("-", topic, str(error), label)
+            self.drop(peer, topic, str(error), label)
             return
         who = self.names.get(said.sender, "")
         found = self._judge.outbound(who, topic, label, _now())
-        to = tuple(n for n in found.to if self._may_have(n, label)) if found.ok else ()
+        to = found.to if found.ok else ()
+        if peer in self.neighbours:
+            to = tuple(n for n in to if n == peer)
         if not to:
             why = "no neighbour may have it" if found.ok else found.reason
-            self.drop("-", topic, f"it does not leave: {why}", label)
+            self.drop(peer, topic, f"it does not leave: {why}", label)
             return
-        flags = min(qos, 1) << 1 | (said.kind and 1)
-        self._spool.put(Message(self._site, number, label, 1, found.token, topic, flags, m1), to)
-        self._told(to)
+        # Another peer's copy of it may have gone there already.
+        which = self._site + said.origin, said.ctr
+        fresh = tuple(n for n in to if which not in self._left.setdefault(n, Handed()))
+        for neighbour in fresh:
+            self._left[neighbour].add(which)
+        if fresh:
+            flags = min(qos, 1) << 1 | (said.kind and 1)
+            self._put(Message(self._site, number, label, 1, found.token, topic, flags, m1), fresh)
 
-    def _may_have(self, neighbour: str, label: str) -> bool:
-        labels = self.given.get(neighbour, frozenset())
-        return labels is None or label in labels
+    def _put(self, one: Message, to: tuple[str, ...]) -> None:
+        """On disk when this returns, its token as well."""
+        if one.token not in self._kept:
+            self._spool.put_judged(self._judge.rows(_now()))
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            self._kept.add(one.token)
+        self._spool.put(one, to)
+        self._told(to)
 
     def still_goes(self, neighbour: str, one: Message) -> bool:
         """Whether a message that waits may still go to the neighbour, which is told its token."""
-        if one.label and not self._may_have(neighbour, one.label):
+        peers = self.exported.get(one.label, frozenset())
+        if one.label and neighbour not in peers and peers <= self.neighbours:
             return False
         return self._judge.naming(neighbour, one.token)
 
@@ -163,7 +183,7 @@ class Traffic:
         if here is not None and here.peer != ruling.issuer:
             return f"its token is of {ruling.issuer}, and its label of {here.peer}"
         # At an end of the graph a copy ends, too; where it could go on, and may not, it is named.
-        behind = self.given.keys() - {neighbour, ruling.issuer}
+        behind = self.neighbours - {neighbour, ruling.issuer}
         if here is None and not ruling.to and (behind or not self._judge.relays):
             return "not exported: nothing of that label belongs here, or goes on from here"
         went = self._on(neighbour, one, ruling)
@@ -186,11 +206,10 @@ class Traffic:
         to = tuple(n for n in ruling.to if n != neighbour)
         if not to or one.hops >= HOPS:
             return False
-        self._spool.put(
+        self._put(
             Message(one.site, one.label, "", one.hops + 1, one.token, one.topic, one.flags, one.m1),
             to,
         )
-        self._told(to)
         return True
 
     def _refused(self, neighbour: str, one: Crossing, why: str) -> tuple[int, str]:

@@ -1,5 +1,5 @@
-"""Bridges of sites joined in memory: what one sends the next gets at once. Real judges, real spools;
-what is delivered is noted."""
+"""Bridges of sites joined in memory: what one sends the next gets at once. Judges and spools are
+real; what is delivered is noted."""
 
 from __future__ import annotations
 
@@ -111,8 +111,10 @@ class World:
             far = far if name in ("b1", last) else {}
             site.judge.configure(policy(name, more), known, far, now())
             site.judge.restore((), now())
-            site.traffic.given = dict.fromkeys(near)
+            site.traffic.neighbours = frozenset(near)
             site.traffic.sites = {b: site_of(b) for b in {*near, *far}}
+        self.last = last
+        self.sites["b1"].traffic.exported = {"heat": frozenset({last})}
         self.sites[last].traffic.imports[site_of("b1"), LABEL] = Import("b1", "heat")
         for a, b in self.links:
             self.sites[a].judge.joined(b, now())
@@ -135,8 +137,12 @@ class World:
         raise AssertionError("it goes in circles")
 
     def publish(self, ctr: int = 3, topic: str = "boiler/1", sender: int = BOILER) -> None:
-        self["b1"].traffic.own("heat", LABEL, topic, 1, m1(ctr, sender))
+        self.leave(ctr, topic, sender)
         self.flow()
+
+    def leave(self, ctr: int = 3, topic: str = "boiler/1", sender: int = BOILER) -> None:
+        """b1's client has published; nothing has gone yet."""
+        self["b1"].traffic.own("heat", LABEL, topic, 1, m1(ctr, sender), self.last)
 
     def flow(self, cut: Sequence[tuple[str, str]] = ()) -> None:
         """All that waits goes, over all lines but those that are cut."""

@@ -12,11 +12,14 @@ import os
 import re
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from run.sites import Site, Up, command, until
 from sealmq.bridge import told
@@ -26,6 +29,7 @@ from sealmq.site.layout import Layout
 
 Link = tuple[str, str]
 LIFE = 12  # 2^12 s
+_BAD_UP = Path(__file__).parent / "bad" / "bad_up.py"
 
 
 def free_port() -> int:
@@ -33,11 +37,65 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+class Cable:
+    """A port that leads to another one, until it is cut."""
+
+    def __init__(self, to: int) -> None:
+        self.port, self._to = free_port(), to
+        self._listening = socket.create_server(("127.0.0.1", self.port))
+        self._ends: set[socket.socket] = set()
+        self.is_cut = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Whoever is connected is not any more, and nobody can be."""
+        self.is_cut = True
+        for end in list(self._ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self.is_cut = False
+
+    def close(self) -> None:
+        self.cut()
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                here, _ = self._listening.accept()
+                if self.is_cut:
+                    here.close()
+                    continue
+                with contextlib.suppress(OSError):
+                    there = socket.create_connection(("127.0.0.1", self._to), 5)
+                    there.settimeout(None)
+                    for a, b in ((here, there), (there, here)):
+                        self._ends.add(a)
+                        threading.Thread(target=self._pump, args=(a, b), daemon=True).start()
+                    continue
+                here.close()
+
+    def _pump(self, a: socket.socket, b: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := a.recv(1 << 16):
+                b.sendall(data)
+        for end in (a, b):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        a.close()
+        self._ends.discard(a)
+
+
 class Joined(Site):
-    """A site of the graph."""
+    """A site of the graph. bad: its bridge is one that turns bad (bad/bad_bridge.py)."""
+
+    bad = False
 
     def up(self, *options: str, env: dict[str, str] | None = None) -> Up:
-        made = Up.start(self, ["-m", "sealmq.cli", "up", str(self.root), *options], env or {})
+        what = [str(_BAD_UP)] if self.bad else ["-m", "sealmq.cli", "up"]
+        made = Up.start(self, [*what, str(self.root), *options], env or {})
         self.ups.append(made)
         return made
 
@@ -91,15 +149,17 @@ class Graph:
     """Of [families.trust], of all sites."""
     mosquitto: Collection[str] = ()
     sites: dict[str, Joined] = field(default_factory=dict)
+    cables: dict[Link, Cable] = field(default_factory=dict)
 
     def make(self) -> Graph:
         names = sorted({end for link in self.links for end in link})
         for name in names:
             self._init(name)
         for a, b in self.links:
-            at = f"127.0.0.1:{free_port()}"
-            self._peer(a, b, "--listen", at)
-            self._peer(b, a, "--address", at)
+            port = free_port()
+            cable = self.cables[a, b] = Cable(port)
+            self._peer(a, b, "--listen", f"127.0.0.1:{port}")
+            self._peer(b, a, "--address", f"127.0.0.1:{cable.port}")
         first, last = "b1", self.last
         label = ["--export", "heat"], ["--import", "heat"]
         near = any({a, b} == {first, last} for a, b in self.links)
@@ -157,13 +217,17 @@ class Graph:
         return self
 
     def joined(self, but: Iterable[str] = ()) -> None:
-        """All lines are up, and keys are where they belong."""
+        """All lines are up, keys are where they belong, and the reader's site knows all ratings."""
         sites = {name: site for name, site in self.sites.items() if name not in but}
         good = ("up", "its keys are there", "not running")
         until(
             lambda: all(line in good for site in sites.values() for line in site.lines().values()),
             "the lines",
         )
+        if self.last in sites:
+            both = 2 * len(self.links)
+            last = self.sites[self.last]
+            until(lambda: len(last.asked("show")["edges"]) == both, "all sites' ratings")
 
     def end(self) -> None:
         for site in self.sites.values():
@@ -173,6 +237,8 @@ class Graph:
         for site in self.sites.values():
             for up in site.ups:
                 up.end()
+        for cable in self.cables.values():
+            cable.close()
 
     def dropped(self) -> set[str]:
         """Topics of messages that are named as given up somewhere."""
@@ -216,7 +282,17 @@ class Heard:
 async def hearing(graph: Graph) -> AsyncIterator[Heard]:
     async with client(graph.sites[graph.last], "panel") as reader:
         await reader.subscribe("@b1/#", qos=1)
-        yield Heard(reader)
+        heard = Heard(reader)
+        try:
+            yield heard
+        except TimeoutError:
+            rows = [r for s in graph.sites.values() for r in s.events("bridge-dropped")]
+            named = [(row["peer"], row["topic"], row["reason"]) for row in rows]
+            lines = {name: site.lines() for name, site in graph.sites.items()}
+            errors = {
+                name: site.ups[-1].err.read_text()[-800:] for name, site in graph.sites.items()
+            }
+            pytest.fail(f"heard {heard.texts}; named {named}; {lines}; {errors}")
 
 
 async def publish(graph: Graph, texts: Iterable[str], **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""Keys for a site that is no neighbour: what a site hands on, to whom it listens, how much of it."""
+"""Keys for a site that is no neighbour: what a site hands on, for whom, and how much of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,13 @@ def relay(at: Any = B2) -> Relay:
 
 
 def packet(**more: Any) -> bytes:
-    said = {"own": B1[0], "to": fingerprint(B6), "number": 7, "what": far.KEYS, "body": b"sealed"}
+    said: dict[str, Any] = {
+        "own": B1[0],
+        "to": fingerprint(B6),
+        "number": 7,
+        "what": far.KEYS,
+        "body": b"sealed",
+    }
     return far.pack(**(said | more))
 
 

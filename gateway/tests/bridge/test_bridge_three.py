@@ -1,8 +1,15 @@
-"""Three real sites in a row, b1 and b3 no neighbours: what b2 hands on and cannot read."""
+"""Three real sites in a row, b1 and b3 no neighbours: what b2 hands on and cannot read. One row for
+all tests, in their order: the last one takes b3 out.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import re
+import shlex
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +17,18 @@ from pathlib import Path
 import pytest
 
 from bridge.graph import Graph, hearing, publish
+from run.sites import command, sealmq, until
+
+GATEWAY = Path(__file__).parents[2]
+BOILER = "@b1/boiler"
 
 
 @pytest.fixture(scope="module")
 def row() -> Iterator[Graph]:
     with tempfile.TemporaryDirectory(prefix="sealmq-") as name:
-        graph = Graph(Path(name), [("b1", "b2"), ("b2", "b3")], "b3").make()
+        links = [("b1", "b2"), ("b2", "b3")]
+        # It keeps what is published while its bridge begins anew.
+        graph = Graph(Path(name), links, "b3", mosquitto=("b1",)).make()
         try:
             yield graph.up()
         finally:
@@ -32,3 +45,91 @@ def test_a_message_travels_over_a_site_that_has_no_key(row: Graph) -> None:
 
     asyncio.run(scene())
     assert row.dropped() == set()
+
+
+def test_what_waits_at_the_site_between_is_on_its_disk_and_sealed(row: Graph) -> None:
+    async def scene() -> None:
+        async with hearing(row) as heard:
+            row.cables["b2", "b3"].cut()
+            await publish(row, ["words-that-b2-must-not-see"])
+            between = row.sites["b2"].root
+            until(lambda: _waiting(row, "b2", "b3") == 1, "the message to wait at b2")
+            held = b"".join(p.read_bytes() for p in (between / "state" / "bridge").iterdir())
+            assert b"boiler/words" in held, "the topic"
+            assert b"words-that" not in held.replace(b"boiler/words-that", b""), "not the payload"
+            os.kill(row.sites["b2"].pid(), signal.SIGKILL)
+            row.cables["b2", "b3"].mend()
+            await heard.until(lambda texts: texts == ["words-that-b2-must-not-see"])
+
+    asyncio.run(scene())
+    row.joined()
+    assert row.dropped() == set()
+
+
+def _waiting(row: Graph, site: str, peer: str) -> int:
+    peers = json.loads(command("peer", "list", str(row.sites[site].root), "--json"))["peers"]
+    return int(next(one["waiting"] for one in peers if one["name"] == peer))
+
+
+def test_the_pages_commands_do_what_they_say(row: Graph) -> None:
+    def told(page: str) -> list[list[str]]:
+        lines = re.findall(r"`(sealmq [^`]+)` \|", (GATEWAY / page).read_text())
+        return [shlex.split(line)[1:] for line in lines]
+
+    prints = {n: command("peer", "fingerprint", str(s.root)) for n, s in row.sites.items()}
+    roots = {name: str(site.root) for name, site in row.sites.items()}
+    for words in (lines := told("BRIDGE.md")):
+        other = prints[words[3]].strip()
+        given = [other if word.startswith("SHA256:") else word for word in words]
+        command(*given[:2], roots[words[2]], *given[3:])
+    assert len(lines) == 4
+    until(lambda: all(x == "up" for x in row.sites["b2"].lines().values()), "the lines again")
+    row.joined()
+    lines = [words for words in told("TRUST.md") if words[2:3] == ["b6"]]
+    assert [words[1] for words in lines] == ["show", "paths", "explain", "token"]
+    for words in lines:
+        given = ["b2" if word == "b4" else word for word in words]
+        assert "b1" in command(*given[:2], roots["b3"], *given[3:])
+
+
+def test_the_commands_say_what_the_bridge_knows(row: Graph) -> None:
+    b3 = str(row.sites["b3"].root)
+    shown = json.loads(command("trust", "show", b3, "--json"))["live"]
+    assert (shown["neighbours"], shown["blocked"]) == (["b2"], [])
+    assert shown["ratings"]["b2"] >= 0.5
+    [token] = [one for one in shown["tokens"] if one["client"] == "boiler"]
+    assert (token["issuer"], token["publish"]) == ("b1", ["boiler/#"])
+    assert f"{BOILER}: {token['id']}, signed by b1" in command("trust", "show", b3)
+    assert "b1: 0.5" in command("trust", "paths", b3, "--token", BOILER)
+    message = ("--from", "b2", "--topic", "boiler/1")
+    said = command("trust", "explain", b3, "--token", token["id"], *message)
+    assert "b3 accepts the token of b1's client" in said
+    assert "boiler/1 by b2 goes on to nobody" in said
+    signed = command("trust", "token", b3, "--token", BOILER)
+    assert f"token {token['id']} of boiler at b1" in signed
+    assert "signed by b1" in signed
+    assert "bridge" in command("status", str(row.sites["b2"].root))
+
+
+def test_who_was_taken_out_and_kept_everything_reads_nothing_new_though_it_is_handed_on(
+    row: Graph,
+) -> None:
+    b1 = str(row.sites["b1"].root)
+    command("peer", "add", b1, "b9", "--far", "--fingerprint", "ab" * 32, "--export", "heat")
+
+    async def scene() -> None:
+        async with hearing(row) as heard:
+            await publish(row, ["before"])
+            await heard.until(lambda texts: texts == ["before"])
+            assert sealmq("peer", "remove", b1, "b3").returncode == 0
+            await publish(row, ["after"])  # it leaves, for b9, and b2 hands it on to b3
+            until(lambda: "boiler/after" in row.sites["b3"].dropped(), "b3 to give it up")
+            assert heard.texts == ["before"]
+
+    asyncio.run(scene())
+    [why] = [
+        one["reason"]
+        for one in row.sites["b3"].events("bridge-dropped")
+        if one["topic"].endswith("after")
+    ]
+    assert "epoch" in why, why

@@ -9,11 +9,23 @@ from typing import Any
 
 import pytest
 
-from bridge.crossing_world import LABEL, Site, World, crossing_of, m1, now, policy, site_of
+from bridge.crossing_world import (
+    GIVE,
+    LABEL,
+    Site,
+    World,
+    crossing_of,
+    m1,
+    now,
+    policy,
+    public,
+    site_of,
+)
 from sealmq.bridge.crossing import DROPPED, HOPS, OK, Crossing
 from sealmq.bridge.judging import Plain
 from sealmq.bridge.traffic import Import
 from sealmq.client.errors import refusal
+from sealmq.families.between import Neighbour
 from sealmq.families.trust.example import PAPER
 from sealmq_spec.errors import Denied
 
@@ -58,6 +70,7 @@ def test_what_was_refused_has_used_nothing_up(south: Site) -> None:
     assert (code, "not now" in why) == (DROPPED, True)
     assert [row["topic"] for row in south.said] == ["@north/a/b"]
     assert south.take("north", one()) == [(OK, "")]
+    assert len(south.delivered) == 1
 
 
 @pytest.mark.parametrize(
@@ -107,7 +120,7 @@ def test_a_message_goes_where_its_label_is_imported_and_no_site_delivers_another
 
 def test_in_the_papers_graph_it_arrives_once_though_lines_are_cut(tmp_path: Path) -> None:
     world = World(tmp_path, list(PAPER.edges), "b6")
-    world["b1"].traffic.own("heat", LABEL, "boiler/1", 1, m1(3))
+    world.leave()
     world.flow(cut=[("b4", "b6"), ("b1", "b2")])
     assert [topic for topic, _, _ in world["b6"].delivered] == ["@b1/boiler/1"]
     world.flow()
@@ -115,6 +128,20 @@ def test_in_the_papers_graph_it_arrives_once_though_lines_are_cut(tmp_path: Path
     assert {n: site.named() for n, site in world.sites.items() if site.named()} == {}
     waiting = [site.spool.count(n) for site in world.sites.values() for n in world.sites]
     assert not any(waiting)
+
+
+def test_what_goes_to_a_neighbour_goes_to_no_other_and_two_copies_are_one(row: World) -> None:
+    b2 = row["b2"].traffic
+    b2.exported = {"cold": frozenset({"b1", "b3"})}
+    row["b2"].judge.configure(
+        policy("b1"), {n: Neighbour(public(n), GIVE) for n in ("b1", "b3")}, {}, now()
+    )
+    for peer, ctr in (("b3", 3), ("b3", 3), ("b3", 4)):
+        b2.own("cold", 20, "boiler/1", 1, m1(ctr), peer)
+    assert (row["b2"].spool.count("b1"), row["b2"].spool.count("b3")) == (0, 2)
+    b2.exported = {"cold": frozenset({"b1"})}
+    waiting = row["b2"].spool.after("b3", 0, 9)
+    assert [b2.still_goes("b3", one.message) for one in waiting] == [False, False]
 
 
 def test_what_no_neighbour_may_have_does_not_leave_and_is_named(tmp_path: Path) -> None:
@@ -163,6 +190,13 @@ def test_what_is_handed_over_again_on_one_line_is_a_replay_and_is_charged(row: W
     assert row["b2"].events("peer-blocked")[0]["peer"] == "b1"
     row.publish(5)
     assert any("b1 is blocked" in why for why in row["b2"].named())
+
+
+def test_who_does_much_that_is_bad_is_blocked_without_a_minute_s_delay(row: World) -> None:
+    for _ in range(4):
+        row["b2"].judge.observe("b1", "rate", now())
+    row["b2"].judge.tick(now())
+    assert row["b2"].judge.ask("show", {}, now())["blocked"] == ["b1"]
 
 
 def test_a_message_under_the_token_of_another_site_is_refused_and_charged(row: World) -> None:

@@ -279,7 +279,7 @@ def told_as(uid: int, path: Path) -> str:
 
 OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "took", "reload", "rekey",
        "reopen", "enrol", "lend", "clients", "labels", "status", "hold", "policy", "keep", "kept",
-       "mediators", "peer-enrol", "peer-give", "peer-take"]  # fmt: skip
+       "mediators", "peer-enrol", "peer-now", "peer-give", "peer-take"]  # fmt: skip
 
 
 def test_who_may_what(site: MadeSite) -> None:

@@ -21,7 +21,7 @@ TOKEN_MS = 30 * 86_400_000
 """How long a client's token holds; after half of that there is a new one."""
 MOST_SHOWN = 1000
 _HEALS = frozenset({UNKNOWN_TOKEN, UNSUBSCRIBED, NOT_ACCEPTED, HANDED, NOT_A_NEIGHBOUR})
-"""What records may be on their way for: none of it is charged to who has handed the message over."""
+"""What records may be on their way for: none of it is charged to who has handed it over."""
 
 
 class Between:

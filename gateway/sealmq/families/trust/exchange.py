@@ -420,6 +420,8 @@ class Exchange:
         if what not in OBSERVED:
             raise ValueError(f"{what!r} is none of {', '.join(OBSERVED)}")
         self._ratings.saw(neighbour, False, now_ms)
+        if self._ratings.falls(neighbour, now_ms):
+            self._due_ms = now_ms  # who has done so much is not listened to for another minute
 
     def forwarded(self, neighbour: str, message: bytes, topic: str, now_ms: int) -> None:
         """The event ⟨neighbour, message, topic⟩: it was accepted and delivered."""

@@ -118,6 +118,12 @@ class Ratings:
         self._age(held, now_ms)
         return held.good, held.bad
 
+    def falls(self, neighbour: str, now_ms: int) -> bool:
+        """Whether it will be blocked, and is not yet."""
+        good, bad = self.evidence(neighbour, now_ms)
+        low = rate(good, bad, self.weights.base) < self.weights.block
+        return low and neighbour in self._of and neighbour not in self.blocked
+
     def ratings(self, now_ms: int) -> Mapping[str, int]:
         """Of all neighbours; who is blocked by them is settled again."""
         w = self.weights

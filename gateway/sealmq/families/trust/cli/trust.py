@@ -20,7 +20,7 @@ from .. import example, simulate
 from ..decide import Rules
 from ..example import BadScene, Scene
 from ..ratings import SCALE, Weights, opinion, rate
-from ..tokens import read_announcement, signed_text
+from ..tokens import NEIGHBOUR, read_announcement, signed_text
 from ..wire import MOST_BYTES, BadRecord
 
 Parser = argparse.ArgumentParser
@@ -29,8 +29,9 @@ _EXAMPLES = """\
 examples:
   sealmq trust show factory                    tokens of its clients, how it judges others'
   sealmq trust simulate --example paper        the example of the paper, with all its figures
-  sealmq trust paths ratings.json              least trustworthy paths in a graph of one's own
-  sealmq trust explain ratings.json            why a token is accepted there, or is not
+  sealmq trust paths factory --token @b1/boiler   the least trustworthy paths as they are now
+  sealmq trust explain factory --token @b1/boiler --from b4 --topic boiler/1
+  sealmq trust explain ratings.json            the same in a graph of one's own
   sealmq trust simulate --sites 64 --json      which rules find which kinds of malice, and when
 
 gateway/TRUST.md goes through all of it.
@@ -53,12 +54,30 @@ def _shows(p: Parser) -> None:
     )
 
 
+def _names(p: Parser) -> None:
+    p.add_argument(
+        "--token",
+        metavar="TOKEN",
+        help="of a site that is up: the token's id, or @SITE/CLIENT whose it is",
+    )
+
+
 def _reads(p: Parser) -> None:
-    p.add_argument("file", metavar="FILE", help="ratings and a token (-: standard input)")
+    help = "ratings and a token (-: standard input), or a site's folder"
+    p.add_argument("file", metavar="FILE|SITE", help=help)
+    _names(p)
+
+
+def _explains(p: Parser) -> None:
+    _reads(p)
+    p.add_argument("--from", dest="by", metavar="SITE", help="a message that this neighbour has")
+    p.add_argument("--topic", metavar="TOPIC", help="its topic, as it is at its own site")
 
 
 def _tokens(p: Parser) -> None:
-    p.add_argument("file", metavar="FILE", help="an announcement, in hex (-: standard input)")
+    help = "an announcement, in hex (-: standard input), or a site's folder"
+    p.add_argument("file", metavar="FILE|SITE", help=help)
+    _names(p)
     p.add_argument(
         "--public",
         metavar="SITE=HEX",
@@ -133,6 +152,7 @@ def _show(args: argparse.Namespace) -> int:
         raise UsageError("show what?", "a site's folder, or --evidence R,S")
     if args.evidence is not None:
         return _show_evidence(args)
+    from sealmq.bridge.told import ask, runs
     from sealmq.cli.policy_view import View
     from sealmq.site.layout import Layout
 
@@ -165,8 +185,41 @@ def _show(args: argparse.Namespace) -> int:
     ]
     if not said.tokens:
         lines.append("no client has a token: [families.trust.tokens.CLIENT]")
+    if runs(layout):
+        live = answer["live"] = ask(layout, "show")
+        lines += _live_lines(live)
     _print(args, answer, lines)
     return OK
+
+
+def _live_lines(live: Mapping[str, Any]) -> list[str]:
+    """What the bridge knows just now."""
+    lines = []
+    for name in live["neighbours"]:
+        rating = live["ratings"].get(name)
+        rated = "not rated yet" if rating is None else f"rated {rating:g}"
+        lines.append(f"{name}: {rated}{', BLOCKED' if name in live['blocked'] else ''}")
+    lines += [f"{name}: neighbours say different keys of it" for name in live["doubtful"]]
+    lines += [
+        f"@{row['issuer']}/{row['client']}: {row['id']}, signed by {', '.join(row['signers'])}"
+        for row in live["tokens"]
+        if not row["client"].startswith(NEIGHBOUR)
+    ]
+    if live["count"] > len(live["tokens"]):
+        lines.append(f"... and {live['count'] - len(live['tokens'])} more")
+    return lines
+
+
+def _asked(args: argparse.Namespace, op: str, **fields: Any) -> dict[str, Any]:
+    """What the bridge of the site answers about the token."""
+    from sealmq.bridge.told import ask
+    from sealmq.site.layout import Layout
+
+    if args.token is None:
+        raise UsageError(
+            "which token?", "--token @SITE/CLIENT, or its id: `sealmq trust show SITE`"
+        )
+    return ask(Layout.open(args.file), op, token=args.token, **fields)
 
 
 def _rules(rules: Rules) -> dict[str, Any]:
@@ -210,6 +263,8 @@ def _text(name: str) -> str:
 
 
 def _scene(args: argparse.Namespace) -> Scene:
+    if Path(args.file).is_dir():
+        return example.read(_asked(args, "scene"))
     try:
         return example.read(json.loads(_text(args.file)))
     except BadScene as error:
@@ -245,7 +300,12 @@ def _explain(args: argparse.Namespace) -> int:
     scene = _scene(args)
     answer = example.answer(scene)
     answer["otherwise"] = example.otherwise(scene)
-    _print(args, answer, _explained(answer))
+    lines = _explained(answer)
+    if args.by is not None and args.topic is not None and Path(args.file).is_dir():
+        said = answer["message"] = _asked(args, "explain", topic=args.topic, **{"from": args.by})
+        does = f"goes on to {', '.join(said['to']) or 'nobody'}" if said["accept"] else "is refused"
+        lines.append(f"{args.topic} by {args.by} {does}: {said['reason']} ({said['rule']})")
+    _print(args, answer, lines)
     return OK if answer["decision"] == "accept" else FAILED
 
 
@@ -269,8 +329,14 @@ def _token(args: argparse.Namespace) -> int:
     from ...signatures import is_signed
 
     keys = dict(_key(word) for word in args.public)
+    if Path(args.file).is_dir():
+        held = _asked(args, "token")
+        text = held["record"]
+        keys = {site: bytes.fromhex(key) for site, key in held["keys"].items()} | keys
+    else:
+        text = "".join(_text(args.file).split())
     try:
-        token, signatures = read_announcement(bytes.fromhex("".join(_text(args.file).split())))
+        token, signatures = read_announcement(bytes.fromhex(text))
     except (BadRecord, ValueError) as error:
         raise OperatorError(
             f"{args.file}: no token: {error}", hint="sealmq trust token --help"
@@ -362,17 +428,20 @@ _VERBS: dict[str, _Verb] = {
     ),
     "paths": _Verb(
         "the least trustworthy path of each signer, in a graph of ratings",
+        "  sealmq trust paths factory --token @b1/boiler\n"
         "  sealmq trust paths ratings.json\n"
         "  sealmq trust paths ratings.json --json | jq .decision\n" + _FILE,
         _reads, _paths,
     ),
     "explain": _Verb(
         "whether a token is accepted, why, and what other rules would decide",
+        "  sealmq trust explain factory --token @b1/boiler --from b4 --topic boiler/1\n"
         "  sealmq trust explain ratings.json\n" + _FILE + "\nExit code 0: accepted, 1: refused.\n",
-        _reads, _explain,
+        _explains, _explain,
     ),
     "token": _Verb(
         "what a token says and who has signed it, without a gateway",
+        "  sealmq trust token factory --token @b1/boiler\n"
         "  sealmq trust token token.hex --public b1=8f1c... --public b2=03ab...\n\n"
         "Exit code 0: its issuer has signed it, and nobody's signature is wrong.\n",
         _tokens, _token,
