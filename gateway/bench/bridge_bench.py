@@ -8,6 +8,7 @@ site's mediator and broker are measured by `sealmq bench gateway`. Nobody else r
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import statistics
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,9 @@ from bridge_pairs import Brokers, Pair, Sites
 
 from bench_form import aligned
 from sealmq.families import signatures
-from sealmq.families.trust.decide import Rules
 from sealmq.families.trust.exchange import Exchange
 from sealmq.families.trust.simulate import convergence
-from sealmq.families.trust.tokens import NEIGHBOUR, Token, announcement, signed_text
+from sealmq.families.trust.tokens import Token, announcement, signed_text
 
 COMMAND = Command(
     "bridge",
@@ -42,6 +42,7 @@ COMMAND = Command(
 )
 SIZES = (16, 64, 256, 1024, 4096, 16384)
 GATEWAYS, TOKENS = 64, 1000
+ME = "g00"
 BARS = (
     ("a known token's decision", "decision", 1000.0, "ns"),
     ("a bridged message's CPU, times Mosquitto's bridge", "crossing_ratio", 2.0, "times"),
@@ -55,42 +56,54 @@ def _private(site: str) -> bytes:
     return site.encode().ljust(32, b"\1")
 
 
-def _exchange(gateways: int, tokens: int) -> tuple[Exchange, list[bytes]]:
-    """A site with all others as neighbours, which have shown it their tokens; the tokens' ids."""
-    made = Exchange(
-        "g00", signatures.public_of(_private("g00")),
-        lambda text: signatures.sign(_private("g00"), text),
-        Rules(way="neighbour", sign=5000),
-    )  # fmt: skip
-    names = [f"g{n:02}" for n in range(1, gateways)]
-    for name in names:
+def _site(name: str) -> Exchange:
+    key = _private(name)
+    return Exchange(name, signatures.public_of(key), lambda text: signatures.sign(key, text))
+
+
+def _exchange(peers: Mapping[str, Exchange], tokens: int) -> tuple[Exchange, list[bytes]]:
+    """A site with all these as neighbours, which have told it what they rate and let it have, and
+    shown it their clients' tokens; the ids of these."""
+    made = _site(ME)
+    for name, peer in peers.items():
         made.enrol(name, signatures.public_of(_private(name)), ["#"], _NOW)
         made.joined(name, _NOW)
+        peer.enrol(ME, signatures.public_of(_private(ME)), ["#"], _NOW)
+        peer.joined(ME, _NOW)
+    for site in (made, *peers.values()):
+        site.tick(_NOW)
+    while _told(made, peers):
+        pass
     ids = []
-    shown = [Token(name, NEIGHBOUR + "g00", (), ("#",), 1, _END) for name in names]
-    for n in range(tokens):
-        issuer = names[n % len(names)]
-        shown.append(Token(issuer, f"client-{n}", (f"machine/{n}/#",), (), 1, _END))
-        ids.append(shown[-1].id)
-    for token in shown:
-        said = {
-            token.issuer: signatures.sign(
-                _private(token.issuer), signed_text(token.issuer, token.raw)
-            )
-        }
-        done = made.receive(token.issuer, announcement(token, said), _NOW)
+    for n, issuer in zip(range(tokens), itertools.cycle(peers), strict=False):
+        token = Token(issuer, f"client-{n}", (f"machine/{n}/#",), (), 1, _END)
+        said = {issuer: signatures.sign(_private(issuer), signed_text(issuer, token.raw))}
+        done = made.receive(issuer, announcement(token, said), _NOW)
         if not done.ok:
             raise ValueError(f"a token is refused: {done.rule}: {done.reason}")
-    made.tick(_NOW)
+        ids.append(token.id)
     return made, ids
+
+
+def _told(made: Exchange, peers: Mapping[str, Exchange]) -> bool:
+    said = [made.receive(name, r, _NOW) for name, p in peers.items() for r in p.pending(ME)]
+    said += [p.receive(ME, r, _NOW) for name, p in peers.items() for r in made.pending(name)]
+    return bool(said)
+
+
+def _peers(count: int) -> dict[str, Exchange]:
+    return {name: _site(name) for name in (f"g{n:02}" for n in range(1, count))}
 
 
 def decision(quick: bool) -> list[Row]:
     """A message under a token that is known, on a topic that it was on before: all that
     Exchange.message does, its call included, over many tokens in turn."""
-    made, ids = _exchange(8, 64)
-    names = [f"g{1 + n % 7:02}" for n in range(len(ids))]
-    asks = [(names[n], one, f"machine/{n}/value") for n, one in enumerate(ids)]
+    peers = _peers(8)
+    made, ids = _exchange(peers, 64)
+    asks = [
+        (by, one, f"machine/{n}/value")
+        for n, (one, by) in enumerate(zip(ids, itertools.cycle(peers), strict=False))
+    ]
     for ask in asks:
         if not made.message(*ask, _NOW).accept:
             raise ValueError("a message under a known token is refused")
@@ -109,10 +122,12 @@ def decision(quick: bool) -> list[Row]:
 def memory(quick: bool) -> list[Row]:
     """What a site holds of so many gateways and tokens."""
     gateways, tokens = (8, 50) if quick else (GATEWAYS, TOKENS)
-    _exchange(2, 1)  # modules and their tables are there anyway
+    _exchange(_peers(2), 1)  # modules and their tables are there anyway
+    peers = _peers(gateways)
     tracemalloc.start()
     try:
-        made, ids = _exchange(gateways, tokens)
+        made, ids = _exchange(peers, tokens)
+        peers.clear()
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
