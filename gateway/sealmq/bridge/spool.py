@@ -9,7 +9,8 @@ boot, salt) tells what was here before, by whichever neighbour, also after a res
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,8 +112,7 @@ class Spool:
 
     def put(self, one: Message, to: Collection[str]) -> int:
         """On disk when this returns; its number. sqlite3.Error."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with _whole(self._db):
             gone = [(who, old) for who in to for old in self._make_room(who, _cost(one))]
             done = self._db.execute(
                 f"INSERT INTO message ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
@@ -120,10 +120,6 @@ class Spool:
             )
             seq = int(done.lastrowid or 0)
             self._db.executemany("INSERT INTO waiting VALUES (?, ?)", [(who, seq) for who in to])
-            self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
         for who, old in gone:
             self._hold(who, old.message, -1)
             self._dropped(who, old.message, "the line was away for too long: no more is kept")
@@ -141,12 +137,12 @@ class Spool:
             gone += some
             held -= 1
             size -= _cost(some[0].message)
-            self._delete(who, some[0].seq)
+            self._delete(self._db, who, some[0].seq)
         return gone
 
-    def _delete(self, who: str, seq: int) -> None:
-        self._db.execute("DELETE FROM waiting WHERE neighbour = ? AND seq = ?", (who, seq))
-        self._db.execute(
+    def _delete(self, db: sqlite3.Connection, who: str, seq: int) -> None:
+        db.execute("DELETE FROM waiting WHERE neighbour = ? AND seq = ?", (who, seq))
+        db.execute(
             "DELETE FROM message WHERE seq = ?1 "
             "AND NOT EXISTS (SELECT 1 FROM waiting WHERE seq = ?1)",
             (seq,),
@@ -162,13 +158,14 @@ class Spool:
         return [Waiting(seq, Message(*row)) for seq, *row in rows]
 
     def done(self, neighbour: str, seq: int) -> Message | None:
-        """The neighbour has it, or will never take it."""
+        """The neighbour has it, or will never take it. After a loss of power it goes there again:
+        what has come twice ends there.
+        """
         found = self.after(neighbour, seq - 1, 1)
         if not found or found[0].seq != seq:
             return None
-        self._db.execute("BEGIN IMMEDIATE")
-        self._delete(neighbour, seq)
-        self._db.execute("COMMIT")
+        with _whole(self._loose):
+            self._delete(self._loose, neighbour, seq)
         self._hold(neighbour, found[0].message, -1)
         return found[0].message
 
@@ -243,11 +240,10 @@ class Spool:
         held, now = set(self.judged()), set(records)
         if held == now:
             return
-        self._db.execute("BEGIN IMMEDIATE")
         gone, new = [(one,) for one in held - now], [(one,) for one in now - held]
-        self._db.executemany("DELETE FROM judged WHERE record = ?", gone)
-        self._db.executemany("INSERT INTO judged VALUES (?)", new)
-        self._db.execute("COMMIT")
+        with _whole(self._db):
+            self._db.executemany("DELETE FROM judged WHERE record = ?", gone)
+            self._db.executemany("INSERT INTO judged VALUES (?)", new)
 
 
 _ALL = (1 << WIDTH) - 1
@@ -255,3 +251,16 @@ _ALL = (1 << WIDTH) - 1
 
 def _cost(one: Message) -> int:
     return len(one.m1) + len(one.topic) + _EACH
+
+
+@contextmanager
+def _whole(db: sqlite3.Connection) -> Iterator[None]:
+    """All of it or nothing. A full disk may have taken the transaction back already."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise

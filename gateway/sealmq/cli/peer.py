@@ -184,16 +184,26 @@ def _add(args: argparse.Namespace) -> int:
         return config
 
     config, done = _applied(args, layout, change)
+    closed = _closed(config, config.peers[args.name])
     if args.json:
-        print(json.dumps({"name": args.name, "added": added, "kseq": done.kseq}))
+        said = {"name": args.name, "added": added, "kseq": done.kseq, "closed": closed}
+        print(json.dumps(said))
     else:
         for line in _words(config.peers[args.name]):
             print(line)
-        for line in done.notes:
+        for line in (*closed, *done.notes):
             print(f"note: {line}")
         print("changed" if not added else _begins(layout, args.site))
     _settle(args, layout, seconds, config, done, f"sealmq peer add {args.site} {args.name}")
     return 0
+
+
+def _closed(config: Config, peer: Peer) -> list[str]:
+    """What policy families still refuse of what crosses."""
+    from sealmq.families import registry
+
+    manifests = [m for m in registry.manifests() if m.name in config.policy.order and m.of_peer]
+    return [line for m in manifests if m.of_peer for line in m.load(m.of_peer)(config, peer)]
 
 
 # A mistake that is easily made: the own one instead of the other's.

@@ -24,6 +24,8 @@ from .faults import BrokenFamily
 if TYPE_CHECKING:
     import argparse
 
+    from sealmq.site.model import Peer
+
     from . import api
     from .api import Family
     from .between import Make
@@ -341,6 +343,13 @@ class KgKeeps(Protocol):
         """What mediators are told, by key: Family.told gets it, and nothing else."""
 
 
+class OfPeer(Protocol):
+    """What the family still keeps closed of what crosses between this site and a peer."""
+
+    def __call__(self, config: api.Policy, peer: Peer) -> Iterable[str]:
+        """A line for people for each: what, and where it would be opened."""
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A family by what others iterate over. Every field has a caller in production."""
@@ -369,6 +378,8 @@ class Manifest:
     """Which grants there are, that its verdicts may name in SealToGrant, and who holds them."""
     kg_keeps: Ref[KgKeeps] | None = None
     """In the place of kg_part: what operators give the key generator alone to keep."""
+    of_peer: Ref[OfPeer] | None = None
+    """Asked by `sealmq peer add`."""
     made: Made | None = None
     lost: Lost | None = None
     doctor: Doctor | None = None

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_filter, is_reserved, matches
+
+from .api import Policy
 
 GROUP = "$share/"
 PUBLIC = "@sm1/"
@@ -17,16 +19,27 @@ NO_FILTER = "no filter, or one that begins with $, ! or @"
 """What a client is told of what `asked_filter` does not take."""
 
 
-def asked_filter(filt: str) -> str:
-    """The filter that a subscription asks for: of clients' topics, or of public records. Malformed:
-    it is none, or of other topics of the protocol's own.
+def mounts(config: Policy) -> frozenset[str]:
+    """What topics of peers begin with."""
+    return frozenset(f"@{name}/" for name in config.peers)
+
+
+def is_mounted(topic: str, mounts: Collection[str]) -> bool:
+    """Whether a topic or a filter is a peer's. It names the peer: no wildcard reaches there."""
+    return topic[: topic.find("/") + 1] in mounts
+
+
+def asked_filter(filt: str, mounts: Collection[str] = ()) -> str:
+    """The filter that a subscription asks for: of clients' topics, of topics of peers, for a family
+    that knows these, or of public records. Malformed: it is none, or of other topics of the
+    protocol's own.
     """
     try:
         check_filter(filt)
         found = inner(filt)
     except UnicodeEncodeError:
         raise Malformed(NO_FILTER) from None
-    if is_reserved(found) and not found.startswith(PUBLIC):
+    if is_reserved(found) and not (found.startswith(PUBLIC) or is_mounted(found, mounts)):
         raise Malformed(NO_FILTER)
     return found
 

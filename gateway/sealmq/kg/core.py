@@ -24,7 +24,8 @@ from sealmq.site.differences import differences
 from sealmq.site.model import Config, Peer
 from sealmq_spec.identity import Identity
 
-from . import closing, exchange, kept, rows, snapshot
+from . import closing, exchange, kept, limits, rows, snapshot
+from .bucket import Buckets
 from .converge import Converge
 from .errors import Bad, Denied, Unknown
 from .provide import Answered, Provider
@@ -59,6 +60,9 @@ class Kg:
         self._provider = Provider(store, config.site.id, self._order, clock)
         self._whole: dict[str, Any] | None = None
         self._told = kept.Told()
+        # What peers have asked for, and may have to wait for.
+        self._asks = Buckets(limits.PEER_BURST, limits.PEER_EVERY_MS)
+        self._wanted: dict[str, tuple[bytes, exchange.Told]] = {}
 
     def __repr__(self) -> str:
         return f"<Kg inst={self.inst}>"
@@ -336,6 +340,14 @@ class Kg:
         with self._store.transaction() as tx:
             return between.seal(exchange.said(tx, self._store.vault, who))
 
+    def peers_due(self) -> list[Applied]:
+        """New keys that peers have asked for, and had to wait for, are made when they are due."""
+        return [
+            self._take(self._config.peers[name], *wanted)
+            for name, wanted in self._wanted.items()
+            if name in self._config.peers
+        ]
+
     def peer_take(self, peer: str, der: bytes, packet: bytes) -> tuple[Applied, dict[str, int]]:
         """What a peer's key generator has given. The second value: labels that it exports to us, by
         its number for each.
@@ -345,15 +357,28 @@ class Kg:
             told = exchange.read(between.open(packet))
         except peerkeys.BadPeer as error:
             raise Denied(f"peer {peer}: {error}") from None
-        shown = peerkeys.read(der)
-        with self._store.transaction() as tx:
-            asked = exchange.taken(tx, who, shown.site, told, self._clock() // 1000)
-            done = self._converge(tx, self._config, asked)
-            exchange.note(tx, who, shown.site, told)
-        if done.changed:
-            self._changed(done.kseq, None)
+        site = peerkeys.read(der).site
+        done = self._take(who, site, told)
+        self._wanted[peer] = site, replace(told, exports=())
         mine = {one.label: one.number for one in told.exports if one.label in who.imports}
         return done, mine
+
+    def _take(self, who: Peer, site: bytes, told: exchange.Told) -> Applied:
+        now_ms = self._clock()
+
+        def may(number: int) -> bool:
+            return self._asks.take((who.name, number), now_ms)
+
+        with self._store.transaction() as tx:
+            told = exchange.with_room(tx, who, told, now_ms // 1000)
+            asked = exchange.taken(tx, who, site, told, now_ms // 1000, may)
+            if not asked.labels and not told.exports:
+                return Applied(counter(tx, "kseq"), False, [], [], [])
+            done = self._converge(tx, self._config, asked)
+            exchange.note(tx, who, site, told)
+        if done.changed:
+            self._changed(done.kseq, None)
+        return done
 
     def _peer(self, name: str) -> Peer:
         found = self._config.peers.get(name)

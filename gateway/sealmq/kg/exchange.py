@@ -9,8 +9,8 @@ Nothing here can take an older epoch for a newer one, so a packet that is replay
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -103,8 +103,28 @@ def _number(value: Any, low: int, high: int) -> int:
     return value
 
 
-def taken(tx: Connection, peer: Peer, site: bytes, told: Told, now_s: int) -> Asked:
-    """What follows for the labels here. Bad: the suites differ."""
+def with_room(tx: Connection, peer: Peer, told: Told, now_s: int) -> Told:
+    """Without exports of labels that have had too many epochs today: they come again."""
+    labels = rows.labels(tx)
+
+    def room(name: str) -> bool:
+        row = labels.get(peer.label_in(name))
+        return row is None or limits.had(row, now_s) < limits.TAKEN_A_DAY
+
+    return replace(told, exports=tuple(one for one in told.exports if room(one.label)))
+
+
+def taken(
+    tx: Connection,
+    peer: Peer,
+    site: bytes,
+    told: Told,
+    now_s: int,
+    may: Callable[[int], bool] = lambda number: True,
+) -> Asked:
+    """What follows for the labels here. may: whether the peer may ask for new keys of this label
+    now; what it may not has to wait. Bad: the suites differ.
+    """
     labels, known = rows.labels(tx), rows.imports(tx)
     given: dict[int, tuple[bytes, int]] = {}
     for one in told.exports:
@@ -125,9 +145,13 @@ def taken(tx: Connection, peer: Peer, site: bytes, told: Told, now_s: int) -> As
     stale = set()
     for name, epoch in told.stale.items():
         if name in peer.exports:
-            number = labels[name].number
-            if rows.current_epoch(tx, number).epoch <= epoch:
-                stale.add(number)
+            row = labels[name]
+            if (
+                rows.current_epoch(tx, row.number).epoch <= epoch
+                and limits.had(row, now_s) < limits.BY_PEERS_A_DAY
+                and may(row.number)
+            ):
+                stale.add(row.number)
     return Asked(frozenset(stale), now_s, given)
 
 

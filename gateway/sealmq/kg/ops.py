@@ -237,6 +237,8 @@ class Ops:
         }
 
     def peer_now(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        for done in self._kg.peers_due():
+            self._write(done)
         return {"kseq": self._kg.kseq(), "policy": self._kg.config.digest}
 
     def peer_give(self, peer: Peer, f: Fields) -> dict[str, Any]:

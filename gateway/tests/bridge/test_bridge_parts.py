@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import socket
+import sqlite3
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -155,6 +157,25 @@ def test_what_is_too_much_is_a_neighbours_oldest_and_is_named(
     assert topics(spool, "b2") == ["t/2", "t/3", "t/4"]
     assert topics(spool, "b3") == ["t/0", "t/1"], "what waits for others stays"
     assert (spool.count("b2"), spool.size("b2")) == (3, 3 * (64 + 3 + 10))
+
+
+def test_a_full_disk_is_named_and_loses_nothing_that_was_taken(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s.db", lambda *gone: None)
+    for db in (spool._db, spool._loose):
+        [pages] = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages + 4}")
+    taken = 0
+    with contextlib.suppress(sqlite3.OperationalError):
+        for taken in range(1000):
+            spool.put(message(f"t/{taken}", bytes(1000)), ("b2",))
+    with pytest.raises(sqlite3.OperationalError, match="disk is full"):
+        spool.put(message("again", bytes(1000)), ("b2",))
+    assert spool.count("b2") == len(spool.after("b2", 0, 1000)) == taken > 2
+    for n, one in enumerate(spool.after("b2", 0, 1000)):
+        assert one.message.topic == f"t/{n}"
+        assert spool.done("b2", one.seq) == one.message
+    spool.put(message("room", bytes(1000)), ("b2",))
+    assert topics(spool, "b2") == ["room"]
 
 
 def test_what_waits_for_no_neighbour_any_more_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import pytest
 from kg.helpers import Device
 from sealmq import peerkeys
 from sealmq.aead import make
-from sealmq.kg import rows
+from sealmq.kg import limits, rows
 from sealmq.kg.core import Kg
 from sealmq.kg.errors import Bad, Denied, Unknown
 from sealmq.kg.seal import Vault
@@ -230,3 +231,65 @@ def test_only_what_is_imported_is_taken(pair: Pair) -> None:
     for wrong in (b"[]", b"{}", b"x", json.dumps(said | {"v": 2}).encode()):
         with pytest.raises(Denied, match="does not understand"):
             pair.take(between.seal(wrong))
+
+
+def sealed(giver: str, said: dict[str, object]) -> bytes:
+    own, other = (NORTH, "south") if giver == "north" else (SOUTH, "north")
+    number = {"north": 1, "south": 2}[giver]
+    between = peerkeys.Between(
+        peerkeys.kg_key(own), bytes((0, 0, 0, number)), peerkeys.read(CERTIFICATE[other])
+    )
+    return between.seal(json.dumps({"v": 1, "exports": [], "stale": {}} | said).encode())
+
+
+def test_a_peer_cannot_use_up_the_rekeys_that_an_operator_has(pair: Pair) -> None:
+    """Claim 45, too: what it asks for too often comes later, and no operator is refused for it."""
+    north = pair.kg["north"]
+    now = [north._clock()]
+    north._clock = lambda: now[0]
+
+    def ask() -> int:
+        before = pair.roots("north", "heat").epoch
+        pair.take(sealed("south", {"stale": {"heat": before}}), giver="south")
+        return pair.roots("north", "heat").epoch - before
+
+    assert [ask() for _ in range(12)] == [1] * 8 + [0] * 4
+    before = pair.roots("north", "heat").epoch
+    north.peers_due()
+    assert pair.roots("north", "heat").epoch == before, "it is not due"
+    now[0] += 15 * 60_000
+    north.peers_due()
+    north.peers_due()
+    assert pair.roots("north", "heat").epoch == before + 1, (
+        "what had to wait is made when it is due"
+    )
+    begun = now[0] - now[0] % 86_400_000 + 86_400_000
+    for number in range(90):
+        now[0] = begun + number * 15 * 60_000
+        ask()
+    assert pair.roots("north", "heat").epoch - before - 1 == 64
+    for _ in range(256 - 64):
+        north.rekey(["heat"], 0, False)
+    with pytest.raises(Bad, match="at most 256"):
+        north.rekey(["heat"], 0, False)
+
+
+def test_a_peer_cannot_use_up_the_epochs_that_one_who_leaves_needs(pair: Pair) -> None:
+    south = pair.kg["south"]
+    now = south._clock()
+    south._clock = lambda: now
+    pair.take(pair.packet("north"))
+    label = pair.roots("north", "heat").label
+    with pair.stores[1].transaction() as tx:
+        row = rows.labels(tx)["heat@north"]
+        rows.put_label(tx, replace(row, day=limits.day_of(now // 1000), made=limits.TAKEN_A_DAY))
+    before = pair.roots("south", "heat@north")
+    export = ["heat", label, 1, 99, 0, "11" * 64]
+    assert pair.take(sealed("north", {"exports": [export]})) == {"heat": label}
+    assert pair.roots("south", "heat@north") == before
+    assert origin(pair) == ["00000001", label, [(2, before.epoch)]], "nothing is taken for it"
+    south.apply(parse(IMPORT.replace('guest = { label = "heat@north" }\n', "")))
+    assert pair.roots("south", "heat@north").epoch == before.epoch + 1
+    now += 86_400_000
+    pair.take(sealed("north", {"exports": [export]}))
+    assert pair.roots("south", "heat@north").r == b"\x11" * 32

@@ -23,6 +23,7 @@ MANIFEST = Manifest(
         "allow it to every member of the group",
     },
     kg_part=Ref("kg_part"),
+    of_peer=Ref("peers:closed"),
     doctor=Doctor(
         does="Where rules say who may publish and read what, it publishes and reads what none "
         "allows, and opens as another client what is sealed to a reader's link.",

@@ -4,7 +4,8 @@
 takes the edge. Who may stands where a pattern ends; patterns of several rules share their path.
 Patterns that are about some senders' messages (`from`) have a trie of their own: of these all count
 that fit, of the others one is enough. Recursion is bounded by the levels of a pattern
-(settings.MOST_LEVELS), a look by the patterns.
+(settings.MOST_LEVELS), a look by the patterns. Patterns below @PEER/ are tries of their own: no
+wildcard leads there, and none from there.
 """
 
 from __future__ import annotations
@@ -178,13 +179,13 @@ class Side:
     def __init__(self, verb: str) -> None:
         self._verb = verb
         self._grants: frozenset[Grant] = frozenset()
-        self._root, self._some = _Node(), _Node()
+        self._own, self._peers = (_Node(), _Node()), (_Node(), _Node())
 
     def take(self, rules: Sequence[Rule]) -> list[Dep]:
         """These from now on. Gives what no longer holds: allows whose grant is gone, and denies of
         what a new grant may reach."""
         before, self._grants = self._grants, frozenset(_grants(self._verb, rules))
-        self._root, self._some = _Node(), _Node()
+        self._own, self._peers = (_Node(), _Node()), (_Node(), _Node())
         for grant in self._grants:
             self._put(grant)
         gone: dict[Dep, None] = dict.fromkeys(before - self._grants)
@@ -196,8 +197,8 @@ class Side:
         return list(gone)
 
     def _put(self, grant: Grant) -> None:
-        node = self._some if len(grant) > 5 else self._root
         path = levels(grant[2])
+        node = self._of(path)[len(grant) > 5]
         last = path.pop() if path[-1] == "#" else ""
         for level in path:
             node = node.after(level)
@@ -207,9 +208,13 @@ class Side:
             node.here = ends = node.here or _Ends()
         ends.put(grant)
 
+    def _of(self, path: Sequence[str]) -> tuple[_Node, _Node]:
+        """The tries of patterns for everybody's messages, and for some senders'."""
+        return self._peers if path[0][:1] == "@" else self._own
+
     def covering(self, who: Who, path: Sequence[str]) -> Grant | None:
         """As Verb's, while the condition is met."""
-        return _covering(self._root, who, path, 0, _Ends.to)
+        return _covering(self._of(path)[0], who, path, 0, _Ends.to)
 
     def covering_some(self, who: Who, path: Sequence[str]) -> list[Grant]:
         """As Verb's, while the condition is met."""
@@ -218,12 +223,13 @@ class Side:
         def collect(ends: _Ends, who: Who) -> None:
             found.extend(ends.all_to(who))
 
-        _covering(self._some, who, path, 0, collect)
+        _covering(self._of(path)[1], who, path, 0, collect)
         return found
 
     def crossing(self, who: Who, path: Sequence[str]) -> Grant | None:
         """As Verb's, while the condition is met."""
-        return _crossing(self._root, who, path, 0) or _crossing(self._some, who, path, 0)
+        all_, some = self._of(path)
+        return _crossing(all_, who, path, 0) or _crossing(some, who, path, 0)
 
 
 class Groups(Side):

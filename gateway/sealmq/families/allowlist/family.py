@@ -35,7 +35,7 @@ from ..api import (
     deny,
 )
 from ..filters import levels
-from ..shared import GROUP, NO_FILTER, PUBLIC, asked_filter
+from ..shared import GROUP, NO_FILTER, PUBLIC, asked_filter, is_mounted, mounts
 from . import rules, settings
 from .compiled import Grant, Groups, Verb, fits, senders
 from .settings import Rule
@@ -62,12 +62,14 @@ class Allowlist(Family):
 
     def __init__(self) -> None:
         self._rules: Sequence[Rule] = ()
+        self._mounts: frozenset[str] = frozenset()
         self._publish, self._read, self._sealed = (Verb(verb) for verb in settings.WHAT)
         # Of the same verb: what may come to be sealed, either way, ends the same answers.
         self._groups = Groups(settings.SEALED)
 
     def configure(self, config: Policy) -> Change:
         self._rules = settings.read(config)
+        self._mounts = mounts(config)
         links = [rule for rule in self._rules if not rule.sealed_for]
         groups = [rule for rule in self._rules if rule.sealed_for]
         gone = [*self._publish.take(self._rules), *self._read.take(self._rules)]
@@ -80,7 +82,7 @@ class Allowlist(Family):
 
     def publish(self, ask: Ask) -> Verdict:
         topic = ask.topic
-        if not _is_plain(topic):
+        if not self._is_plain(topic):
             return deny(rules.PUBLISH_NOT_ALLOWED, "no topic that a rule could name")
         path = topic.split("/")
         grant = self._publish.covering(ask, path)
@@ -93,7 +95,7 @@ class Allowlist(Family):
 
     def subscribe(self, ask: Ask) -> Verdict:
         try:
-            filt = asked_filter(ask.topic)
+            filt = asked_filter(ask.topic, self._mounts)
         except Malformed:
             return deny(rules.SUBSCRIBE_MALFORMED, NO_FILTER)
         if filt.startswith(PUBLIC):
@@ -113,7 +115,7 @@ class Allowlist(Family):
 
     def deliver(self, ask: Ask) -> Verdict:
         topic = ask.topic
-        if not _is_plain(topic):
+        if not self._is_plain(topic):
             if not ask.label and topic.startswith(PUBLIC):
                 return _DELIVER_RECORD
             return deny(rules.DELIVER_NOT_ALLOWED, "no topic that a rule could name")
@@ -146,6 +148,12 @@ class Allowlist(Family):
         duties += (SealToGrant(settings.NAME, group[5]),)
         return Verdict(True, rules.DELIVER_GROUP, reason, FOREVER, (*deps, group), duties)
 
+    def _is_plain(self, topic: str) -> bool:
+        """Whether a rule may name it: a topic, and none of the protocol's own."""
+        if is_reserved(topic) and not is_mounted(topic, self._mounts):
+            return False
+        return "+" not in topic and "#" not in topic
+
     # Words
 
     def explain(self, ask: Ask, verdict: Verdict) -> Sequence[str]:
@@ -168,11 +176,6 @@ class Allowlist(Family):
             lines[_SHOWN:] = [f"and {more} rules more are about {who.client}"]
         lines += _unfit(who)
         return lines or (f"no rule lets {who.client} {verb} anything",)
-
-
-def _is_plain(topic: str) -> bool:
-    """Whether a rule may name it: a topic, and none of the protocol's own."""
-    return not (is_reserved(topic) or "+" in topic or "#" in topic)
 
 
 def _granted(rule: str, grant: Grant) -> Verdict:

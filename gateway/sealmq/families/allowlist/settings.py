@@ -10,6 +10,8 @@ sealed_for = "shift"                             sealed for all of them instead,
                                                  the name of this group
 when = { attribute = "time", between = ["07:00", "19:00"] }   not always (conditions.py)
 
+What a peer exports is named by @PEER/...: no wildcard of the first level reaches there.
+
 In a pattern %c stands for the client's name and %l for its label, each alone in its level.
 """
 
@@ -27,6 +29,7 @@ from sealmq_spec.topics import check_filter, is_reserved
 from .. import conditions
 from ..api import FamilyConfigError, Policy
 from ..conditions import When
+from ..shared import is_mounted, mounts
 
 NAME = "allowlist"
 CLIENT, LABEL = "%c", "%l"
@@ -136,6 +139,12 @@ def _rule(row: Mapping[str, Any], key: str, config: Policy) -> Rule:
             "it says whose messages may be read, and the rule has no `read`",
             'read = ["..."]; or take it out',
         )
+    if senders and any(is_mounted(pattern, mounts(config)) for pattern in reads):
+        raise FamilyConfigError(
+            f"{key}.{FROM}",
+            "who sends at another site is no client here, and has no name",
+            "a rule of its own for @PEER/..., without `from`",
+        )
     if rule.sealed and when.conditions:
         # What is unknown meets no condition: it would go out unsealed.
         raise FamilyConfigError(
@@ -151,7 +160,7 @@ def _rule(row: Mapping[str, Any], key: str, config: Policy) -> Rule:
         )
     for word, patterns in rule.what().items():
         for pattern in patterns:
-            _check_pattern(pattern, f"{key}.{word}")
+            _check_pattern(pattern, f"{key}.{word}", config)
     return rule
 
 
@@ -202,16 +211,17 @@ def _names(row: Mapping[str, Any], key: str, word: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _check_pattern(pattern: str, key: str) -> None:
+def _check_pattern(pattern: str, key: str, config: Policy) -> None:
     try:
         check_filter(pattern)
     except (SealError, UnicodeEncodeError) as error:
         raise FamilyConfigError(key, str(error), "a filter, as in a/+/%c/#") from None
-    if is_reserved(pattern):
+    if is_reserved(pattern) and not is_mounted(pattern, mounts(config)):
         raise FamilyConfigError(
             key,
             f"{pattern!r}: names that begin with $, ! or @ are the protocol's own",
-            "rename it; a shared subscription is allowed by the filter after $share/GROUP/",
+            "rename it; a shared subscription is allowed by the filter after $share/GROUP/, and "
+            "what a peer in [peers] exports by @PEER/...",
         )
     levels = pattern.split("/")
     if len(levels) > MOST_LEVELS:

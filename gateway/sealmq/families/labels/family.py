@@ -35,7 +35,7 @@ from ..api import (
     deny,
 )
 from ..creation import match, may_create
-from ..shared import PUBLIC, inner
+from ..shared import PUBLIC, inner, is_mounted, mounts
 from ..topiclabels import NONE, TopicLabels, weight
 from . import rules
 
@@ -71,10 +71,9 @@ class Labels(Family):
         creation = [(r.filter, tuple(r.labels), tuple(r.clients)) for r in config.creation]
         if creation != self._creation:
             deps.append(CREATION)
-        mounts = frozenset(f"@{name}/" for name in config.peers)
-        if mounts != self._mounts:
+        before, self._mounts = self._mounts, mounts(config)
+        if before != self._mounts:
             deps.append(PEERS)
-        self._mounts = mounts
         for order, was in list(self._order.items()):
             if config.dominates(*order[1:]) != was:
                 deps.append(order)
@@ -197,7 +196,7 @@ class Labels(Family):
             return deny(rules.SUBSCRIBE_MALFORMED, "1 to 1,024 bytes; + and # stand alone")
         if filt.startswith(PUBLIC):
             return allow(rules.SUBSCRIBE_RECORDS, "public records")
-        if filt[: filt.find("/") + 1] in self._mounts and who.kind != GATEWAY:
+        if is_mounted(filt, self._mounts) and who.kind != GATEWAY:
             return allow(rules.SUBSCRIBE_MOUNTED, f"the client has {who.label}", deps=(PEERS,))
         if is_reserved(filt):
             reason = "the filter begins with $, ! or @"

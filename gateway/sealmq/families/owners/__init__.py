@@ -40,6 +40,8 @@ MANIFEST = Manifest(
         "owners.publish.no-type": "event types stand in [families.owners.types], or are advertised",
         "owners.publish.not-allowed": "who may publish the owner's events says an assertion",
         "owners.subscribe.no-type": "event types stand in [families.owners.types]",
+        "owners.subscribe.peer": "a site whose readers read from peers has no owners in [policy] "
+        "order",
         "owners.subscribe.not-allowed": "ask the owner for an assertion that lets you subscribe",
         "owners.subscribe.contract": "read the contract at that address, sign it (sealmq owners "
         "sign), and subscribe again",
@@ -51,6 +53,7 @@ MANIFEST = Manifest(
         "owners.command.signature": "sign it with the key that is on record",
     },
     kg_part=Ref("kg_part"),
+    of_peer=Ref("peers:closed"),
     made=Made(
         key="assertions",
         words="assertions",

@@ -41,7 +41,7 @@ from ..api import (
     deny,
 )
 from ..attributes import Attribute
-from ..shared import GROUP, NO_FILTER, PUBLIC, asked_filter
+from ..shared import GROUP, NO_FILTER, PUBLIC, asked_filter, is_mounted, mounts
 from . import commands, events, explain, rules, where
 from .actions import AUTHENTICATE, EMERGENCY, PUBLISH, RECEIVE, SUBSCRIBE
 from .chains import ALL, Maybe, Plan, TooMuch
@@ -70,6 +70,8 @@ _RECORD = allow(rules.SUBSCRIBE_RECORDS, "public records")
 _DELIVER_RECORD = allow(rules.DELIVER_RECORD, "a public record")
 _ACCEPTED: frozenset[Seen] = frozenset({"accepted"})
 _FOR_RATE = frozenset({rules.TOO_MANY})
+_PEER = "its owner is a client of another site, and has no say here"
+PEERS: Dep = (NAME, "peers")
 _MOST_OWNERS = 64
 """Owners that a verdict names in its deps; of more it rests on all."""
 
@@ -90,11 +92,14 @@ class Owners(Family):
 
     def __init__(self) -> None:
         self.state = State()
+        self._mounts: frozenset[str] = frozenset()
 
     # State
 
     def configure(self, config: Policy) -> Change:
-        return Change(self.state.configure(config))
+        deps = self.state.configure(config)
+        before, self._mounts = self._mounts, mounts(config)
+        return Change([*deps, PEERS] if before != self._mounts else deps)
 
     def apply(self, records: Sequence[Record]) -> Iterable[Dep]:
         return self.state.apply(records)
@@ -166,11 +171,13 @@ class Owners(Family):
 
     def subscribe(self, ask: Ask) -> Verdict:
         try:
-            filt = asked_filter(ask.topic)
+            filt = asked_filter(ask.topic, self._mounts)
         except Malformed:
             return deny(rules.SUBSCRIBE_MALFORMED, NO_FILTER)
         if filt.startswith(PUBLIC):
             return _RECORD
+        if is_mounted(filt, self._mounts):
+            return deny(rules.SUBSCRIBE_PEER, _PEER, deps=(PEERS,))
         path = filt.split("/")
         reached = []
         for kind in self.state.types.reached(filt):
@@ -276,6 +283,8 @@ class Owners(Family):
         if kind is None or values is None:
             if not ask.label and topic.startswith(PUBLIC):
                 return _DELIVER_RECORD
+            if is_mounted(topic, self._mounts):
+                return deny(rules.DELIVER_PEER, _PEER, deps=(PEERS,))
             return deny(rules.DELIVER_NO_TYPE, "the topic is of no event type", deps=_untyped(kind))
         if kind.by and ask.how and (ask.now_ms - ask.age_ms) // 1000 < kind.at_ms // 1000:
             # Whoever advertises a type must not open what was others' before.

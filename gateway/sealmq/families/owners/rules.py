@@ -18,6 +18,7 @@ SUBSCRIBE_OPEN = "owners.subscribe.open"
 SUBSCRIBE_PARTLY = "owners.subscribe.partly"
 SUBSCRIBE_NOT_ALLOWED = "owners.subscribe.not-allowed"
 SUBSCRIBE_NO_TYPE = "owners.subscribe.no-type"
+SUBSCRIBE_PEER = "owners.subscribe.peer"
 SUBSCRIBE_SHARED = "owners.subscribe.shared"
 SUBSCRIBE_CONTRACT = "owners.subscribe.contract"
 SUBSCRIBE_WHERE = "owners.subscribe.where"
@@ -30,6 +31,7 @@ DELIVER_NOT_ALLOWED = "owners.deliver.not-allowed"
 DELIVER_OTHER_SENDER = "owners.deliver.other-sender"
 DELIVER_WHERE = "owners.deliver.where"
 DELIVER_NO_TYPE = "owners.deliver.no-type"
+DELIVER_PEER = "owners.deliver.peer"
 DELIVER_NO_OWNER = "owners.deliver.no-owner"
 DELIVER_ATTRIBUTES = "owners.deliver.attributes"
 DELIVER_APPOINTED = "owners.deliver.appointed"
@@ -74,6 +76,7 @@ RULES: Mapping[str, str] = {
     SUBSCRIBE_NOT_ALLOWED: "No assertion lets the client subscribe to all events of a type that "
     "the filter reaches.",
     SUBSCRIBE_NO_TYPE: "The filter reaches no event type.",
+    SUBSCRIBE_PEER: "Who owns another site's events has said nothing here: nobody receives them.",
     SUBSCRIBE_SHARED: "A group's messages go to one member each, so each has to be allowed all "
     "that the filter reaches, without a condition of its own.",
     SUBSCRIBE_CONTRACT: "The owner asks for a contract that the client has not signed.",
@@ -89,6 +92,7 @@ RULES: Mapping[str, str] = {
     DELIVER_OTHER_SENDER: "No assertion lets the client receive the event from this sender.",
     DELIVER_WHERE: "The conditions of the client's own subscriptions are not met.",
     DELIVER_NO_TYPE: "The topic is of no event type.",
+    DELIVER_PEER: "Who owns another site's events has said nothing here: nobody receives them.",
     DELIVER_NO_OWNER: "The event has no owner that could be a client.",
     DELIVER_ATTRIBUTES: "The message's sealed attributes are not what its event type says.",
     DELIVER_APPOINTED: "The owner has appointed another mediator.",

@@ -46,6 +46,7 @@ MANIFEST = Manifest(
         AuditField("purpose", "What the reader may use the data for.", 128),
         AuditField("under", "What allowed it: the filter of a reservation.", 1024),
     ),
+    of_peer=Ref("peers:closed"),
     made=Made(key="reservations", words="reservations", rows=Ref("made:rows"), idle="reservation"),
     lost=Lost(
         what="clients' reservations",

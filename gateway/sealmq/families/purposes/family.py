@@ -129,7 +129,7 @@ class PurposesFamily(Family):
     def subscribe(self, ask: Ask) -> Verdict:
         state = self.state
         try:
-            filt = asked_filter(ask.topic)
+            filt = asked_filter(ask.topic, state.mounts)
         except Malformed:
             return deny(rules.SUBSCRIBE_MALFORMED, NO_FILTER)
         if filt.startswith(PUBLIC):

@@ -8,6 +8,8 @@ stewards = ["dpo"]
 [families.purposes.tree]             parent = ["child", ...]
 [families.purposes.reserve]          "filter" = { aip = [...], pip = [...] }
 [families.purposes.presubscribe]     CLIENT = { "filter" = "purpose" }
+Filters of both may be below @PEER/: what a peer's topics are for is said here, at this site, and
+nowhere else. What this site exports is for what its bridge's client, LABEL.to.PEER, says.
 [families.purposes.words]            the words of that form, where it has others
 [[families.purposes.grant]]          filter = "...", clients = [...], labels = [...]
 """
@@ -25,6 +27,7 @@ from sealmq_spec.purposes import check_purpose
 from sealmq_spec.topics import check_filter, is_reserved
 
 from ..api import FamilyConfigError, Policy
+from ..shared import is_mounted, mounts
 from .dag import BadTree, Purposes
 from .store import Reservation, TooDeep, check_depth
 from .stores import DEFAULT, STORES
@@ -96,7 +99,7 @@ def read(config: Policy) -> Parts:
         stewards=frozenset(_clients(t.get("stewards", []), "stewards", config)),
         grants=_grants(t, config),
         tree=MappingProxyType(tree),
-        reserve=MappingProxyType(_reserve(t, purposes)),
+        reserve=MappingProxyType(_reserve(t, purposes, config)),
         presubscribe=MappingProxyType(_presubscribe(t, purposes, config)),
         words=MappingProxyType(words),
         published=_flag(t, "published", False),
@@ -169,11 +172,13 @@ def _grants(t: Table, config: Policy) -> tuple[Grant, ...]:
     return tuple(out)
 
 
-def _reserve(t: Table, purposes: Purposes) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+def _reserve(
+    t: Table, purposes: Purposes, config: Policy
+) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     out = {}
     for filt, row in _table(t, "reserve").items():
         key = f"reserve.{filt}"
-        _check_filter(filt, key)
+        _check_filter(filt, key, config)
         try:
             check_depth(filt)
         except TooDeep as error:
@@ -202,7 +207,7 @@ def _presubscribe(t: Table, purposes: Purposes, config: Policy) -> dict[tuple[st
                 key, "the client's filters are a table", f'{client} = {{ "a/#" = "PURPOSE" }}'
             )
         for filt, purpose in row.items():
-            _check_filter(filt, key)
+            _check_filter(filt, key, config)
             if not isinstance(purpose, str):
                 raise FamilyConfigError(
                     key, f"{purpose!r} is no purpose", f'{client} = {{ "{filt}" = "PURPOSE" }}'
@@ -260,11 +265,14 @@ def _clients(value: Any, key: str, config: Policy) -> tuple[str, ...]:
     return names
 
 
-def _check_filter(filt: str, key: str) -> None:
+def _check_filter(filt: str, key: str, config: Policy | None = None) -> None:
+    """With config: it may be of a peer's topics."""
     _check_with(check_filter, filt, key)
-    if is_reserved(filt):
+    if is_reserved(filt) and not (config is not None and is_mounted(filt, mounts(config))):
         raise FamilyConfigError(
-            key, "filters that begin with $, ! or @ are the protocol's own", "rename it"
+            key,
+            "filters that begin with $, ! or @ are the protocol's own",
+            "rename it" if config is None else "rename it; @PEER/... is for peers in [peers]",
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..api import CreationPolicy, Dep, FamilyRecord, Policy, Record
 from ..bearers import BEARER, Bearers
 from ..pace import Pace
+from ..shared import mounts
 from ..topiclabels import TopicLabels
 from . import records as rows
 from .dag import Purposes
@@ -41,6 +42,7 @@ class State:
         self.labels = TopicLabels()
         self.creation: Sequence[CreationPolicy] = ()
         self.clients: frozenset[str] = frozenset()
+        self.mounts: frozenset[str] = frozenset()
         self.store: Store = STORES[self.settings.store]()
         # Clients' reservations that do not count now, by filter.
         self.dormant: dict[str, Reservation] = {}
@@ -115,6 +117,7 @@ class State:
             if before.presubscribe.get(key) != now.get(key):
                 deps.append(presub_dep(*key))
         self.clients = frozenset(config.clients)
+        self.mounts = mounts(config)
         self.creation = tuple(config.creation)
         for topic in self.labels.configure(config):
             deps += self._relabelled(topic)
