@@ -130,9 +130,9 @@ class Fuzz(Target):
 
     longest: ClassVar[int] = 4096
     words: ClassVar[tuple[bytes, ...]] = (
-        b"e/", b"m/", b"k/", b"c/", _ID.encode(), b'"client":"', b'"topic":"', b'"but":[', b'"kind":"',
-        b'"sealed":true', b" & ", b" != ", b" in {", b"..", b"action = ", b"[customers.", b"has = [",
-        b"wants = [", b"let = [", b"[[events]]",
+        b"e/", b"m/", b"k/", b"c/", _ID.encode(), b'"client":"', b'"topic":"', b'"but":[',
+        b'"kind":"', b'"sealed":true', b" & ", b" != ", b" in {", b"..", b"action = ",
+        b"[customers.", b"has = [", b"wants = [", b"let = [", b"[[events]]",
     )  # fmt: skip
 
     def __init__(self) -> None:

@@ -70,7 +70,8 @@ class Carried(Family):
 
 
 def main(order: str, count: int) -> None:
-    more = {"labels": [], "carried": [Carried()], "blinded": [Blinded()]}[order]
+    families: dict[str, list[Family]] = {"carried": [Carried()], "blinded": [Blinded()]}
+    more = families.get(order, [])
     if order == "blinded":
         reader_scene.POLICY += '[policy]\norder = ["labels", "blinded"]\n'
     world = World()
@@ -97,9 +98,7 @@ def main(order: str, count: int) -> None:
             body = _opened(scene, m3)
             grant = ring.grants[order, coded.GRANT]
             now_ms = scene.site.now_ms
-            m3 = for_holders(
-                ring, scene.site.order, label, body, items, grant, LIVE, topic, now_ms
-            )
+            m3 = for_holders(ring, scene.site.order, label, body, items, grant, LIVE, topic, now_ms)
         made.append((m2, m3))
     Client(reading).take()
     for m2, m3 in made[: FIRST + count]:

@@ -39,7 +39,12 @@ licensees = ["*"]
 actions = ["SUBSCRIBE"]
 %s
 """
-BOB = '[[families.owners.policy]]\nauthorizer = "POLICY"\nlicensees = ["bob"]\nactions = ["RECEIVE"]'
+BOB = """
+[[families.owners.policy]]
+authorizer = "POLICY"
+licensees = ["bob"]
+actions = ["RECEIVE"]
+"""
 ID = "00000000000000aa"
 KEPT = f"""
 [customers.bob]

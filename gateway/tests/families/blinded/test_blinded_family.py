@@ -324,6 +324,21 @@ def test_what_cannot_be_kept_is_refused_and_nothing_changes() -> None:
     assert list(kg_part.rows(site.config, b"")) == []
 
 
+def test_more_than_mediators_are_told_is_refused_before_it_is_encoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*what: object) -> None:
+        raise AssertionError("it is encoded")
+
+    text = "".join(f'[customers.c{n}]\nhas = ["a = {n}"]\n' for n in range(10_000))
+    for n in range(14):
+        text += f'[policies.p{n}]\nlet = ["a = 1"]\n'
+        text += f'[[events]]\nid = "{n:016x}"\nclient = "j"\ntopic = "p{n}"\n'
+    monkeypatch.setattr(kg_part, "_scopes", never)
+    with pytest.raises(FamilyConfigError, match="14 kinds of events and 10000 customers"):
+        kg_part.take(config(), b"", text.encode(), random.Random(1).randbytes)
+
+
 def test_who_is_no_client_or_disabled_is_told_of_to_nobody() -> None:
     site = Streaming()
     assert any(key.endswith("/Y") for key in site.rows)
