@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from sealmq.families.blinded import kg_part, plain
 from sealmq.families.blinded.bench import runs, whole
 from sealmq.families.blinded.bench.table import PAPER
+
+ROOT = Path(__file__).parents[4]
 
 
 def row(measure: str, value: float, variant: str = "blinded", **params: Any) -> dict[str, Any]:
@@ -67,11 +72,16 @@ def test_a_run_is_told_by_its_four_times(capsys: pytest.CaptureFixture[str]) -> 
     spans = [runs.Times(0, 1_000_000, 1_000_000 + n * 100_000, 6_000_000) for n in range(1, 11)]
     made = [one for of in ("plain", "labels", "blinded", "blinded-known")
             for one in runs._rows(of, case, spans, 0.5)]  # fmt: skip
-    (all_, broker) = made[-2:]
-    assert (all_["value"], all_["params"]["min"], all_["params"]["max"]) == (6.0, 6.0, 6.0)
-    assert (broker["value"], broker["params"]["min"], broker["params"]["max"]) == (0.55, 0.1, 1.0)
-    assert broker["params"]["p50"] == 0.6
-    assert broker["params"]["histogram"] == [4, 5, 1, 0, 0, 0, 0, 0, 0]
+    found = {one["measure"]: one for one in made if one["variant"] == "blinded"}
+    spans_ms = {name: (one["value"], one["params"]["least"], one["params"]["most"])
+                for name, one in found.items() if "least" in one["params"]}  # fmt: skip
+    assert spans_ms == {"pub_to_sub": (6.0, 6.0, 6.0), "broker": (0.55, 0.1, 1.0)}
+    assert (found["broker_p50"]["value"], found["broker_p99"]["value"]) == (0.6, 1.0)
+    shares = [one["value"] for one in made
+              if (one["measure"], one["variant"]) == ("broker_share", "plain")]  # fmt: skip
+    assert shares == [0.4, 0.5, 0.1, 0, 0, 0, 0, 0, 0]
+    schema = json.loads((ROOT / "shared_spec/bench.schema.json").read_text())
+    Draft202012Validator(schema).validate({"rows": made})
     assert whole.main(["--part", "runs"], run=lambda plan: made) == 0
     told = capsys.readouterr().out
     assert all(words in told for words in PAPER.values())

@@ -68,6 +68,8 @@ _READ = 1 << 18
 _UNDER_WAY = 16
 BINS_MS = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 """Upper bounds of the histogram's bins; what is slower is in a last one."""
+MORE = "more"
+PARTS = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 class Case(NamedTuple):
@@ -349,17 +351,23 @@ def _rows(which: str, case: Case, found: Sequence[Times], load: float) -> list[R
     ):
         ms = sorted(span / 1e6 for span in spans)
         one = _row(which, case, measure, mean(ms), "ms", len(ms))
-        one["params"] |= {"load": load, "min": round(ms[0], 4), "max": round(ms[-1], 4)}
-        for name, share in (("p10", 0.1), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-            one["params"][name] = round(ms[min(len(ms) - 1, int(share * len(ms)))], 4)
-        one["params"]["histogram"] = _histogram(ms)
+        one["params"] |= {"load": load, "least": round(ms[0], 4), "most": round(ms[-1], 4)}
         made.append(one)
+        for name in PARTS if case.rules == 1 else ("p50",):
+            value = ms[min(len(ms) - 1, int(PARTS[name] * len(ms)))]
+            made.append(_row(which, case, f"{measure}_{name}", value, "ms", len(ms)))
+        if case == CASES[0]:
+            for below, share in _histogram(ms).items():
+                one = _row(which, case, f"{measure}_share", share, "part", len(ms))
+                one["params"]["below"] = below
+                made.append(one)
     return made
 
 
-def _histogram(ms: Sequence[float]) -> list[int]:
-    """How many are in each bin of BINS_MS, and above."""
+def _histogram(ms: Sequence[float]) -> dict[str, float]:
+    """Which part is in each bin of BINS_MS, by its upper bound, and above."""
     counts = [0] * (len(BINS_MS) + 1)
     for value in ms:
         counts[next((n for n, top in enumerate(BINS_MS) if value < top), len(BINS_MS))] += 1
-    return counts
+    names = [*(f"{top:g} ms" for top in BINS_MS), MORE]
+    return {name: count / len(ms) for name, count in zip(names, counts, strict=True)}

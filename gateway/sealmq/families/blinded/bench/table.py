@@ -12,7 +12,7 @@ from bench_print import Row
 
 from bench_form import aligned
 
-from .runs import BINS_MS, KB, KNOWN, LABELS, OURS, PLAIN
+from .runs import BINS_MS, KB, KNOWN, LABELS, MORE, OURS, PARTS, PLAIN
 
 MOST_RULES_US = 10.0
 MOST_CUSTOMER_KB = 300.0
@@ -43,7 +43,7 @@ def beside(rows: Sequence[Row], closer: Sequence[Row]) -> list[Row]:
 
 
 def _key(one: Row) -> str:
-    tells = ("rules", "order", "subscriptions", "encoding", "customers", "kinds", "stage")
+    tells = ("rules", "order", "subscriptions", "encoding", "customers", "kinds", "stage", "below")
     told = [one["params"].get(name) for name in tells]
     return json.dumps([one["measure"], one["variant"], one["size"], told])
 
@@ -171,8 +171,8 @@ def _runs(rows: Sequence[Row]) -> list[str]:
         cells = [str(count)]
         for measure in ("pub_to_sub", "broker"):
             for variant in (OURS, KNOWN):
-                one = _get(found, measure, variant, KB, rules=count)
-                cells.append("" if one is None else f"{one['params']['p50']:.3f}")
+                one = _get(found, f"{measure}_p50", variant, KB, rules=count)
+                cells.append("" if one is None else f"{one['value']:.3f}")
         body.append(cells)
     head = ["rules", "T2 - T1", "known", "t2 - t1", "known"]
     parts.append(f"By a policy's rules, at 1 KB, p50 in ms:\n\n{aligned(head, body)}")
@@ -187,10 +187,15 @@ def _spans(rows: Sequence[Row], measure: str, of: str, size: int, rules: int) ->
     one = _get(rows, measure, of, size, rules=rules)
     if one is None:
         return []
-    params = one["params"]
-    least, mean, most = params["min"], one["value"], params["max"]
-    values = [least, params["p10"], mean, params["p50"], params["p90"], params["p99"], most]
+    p10, p50, p90, p99 = (_part(rows, f"{measure}_{name}", of, size) for name in PARTS)
+    least, most = one["params"]["least"], one["params"]["most"]
+    values = (least, p10, one["value"], p50, p90, p99, most)
     return [[_size(size), of, f"{one['n']:,}", *(f"{value:.3f}" for value in values)]]
+
+
+def _part(rows: Sequence[Row], measure: str, of: str, size: int, **params: Any) -> float:
+    one = _get(rows, measure, of, size, rules=1, **params)
+    return float("nan") if one is None else float(one["value"])
 
 
 def _rates(rows: Sequence[Row], sizes: Sequence[int]) -> str:
@@ -207,13 +212,14 @@ def _rates(rows: Sequence[Row], sizes: Sequence[int]) -> str:
 
 def _bins(rows: Sequence[Row]) -> str:
     body = []
+    below = [*(f"{top:g} ms" for top in BINS_MS), MORE]
     for measure in ("pub_to_sub", "broker"):
         for of in _VARIANTS:
-            one = _get(rows, measure, of, KB, rules=1)
-            if one is not None:
-                shares = (f"{100 * count / one['n']:.1f}" for count in one["params"]["histogram"])
-                body.append([measure.replace("_", " "), of, *shares])
-    head = ["%, below ms", "", *(f"{top:g}" for top in BINS_MS), "more"]
+            if _get(rows, measure, of, KB, rules=1) is not None:
+                shares = [_part(rows, f"{measure}_share", of, KB, below=one) for one in below]
+                cells = (f"{100 * share:.1f}" for share in shares)
+                body.append([measure.replace("_", " "), of, *cells])
+    head = ["%, below", "", *below]
     return f"How they are distributed, at 1 KB:\n\n{aligned(head, body, 2)}"
 
 
@@ -221,9 +227,9 @@ def _published(rows: Sequence[Row]) -> str:
     """What the paper says at 1 KB with one rule, beside ours."""
     body = []
     for (of, measure), words in PAPER.items():
-        one = _get(rows, measure, of, KB, rules=1)
-        if one is not None:
-            between = f"{one['params']['p10']:.2f} to {one['params']['p90']:.2f}, of 80 %"
+        if _get(rows, measure, of, KB, rules=1) is not None:
+            low, high = (_part(rows, f"{measure}_{name}", of, KB) for name in ("p10", "p90"))
+            between = f"{low:.2f} to {high:.2f}, of 80 %"
             body.append([measure.replace("_", " "), of, words, between])
     if not body:
         return ""
