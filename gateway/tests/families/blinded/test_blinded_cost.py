@@ -13,9 +13,7 @@ SCRIPT = Path(__file__).with_name("message_cost.py")
 
 @pytest.mark.full
 def test_a_matched_message_costs_hardly_more_than_one_that_nobody_matches() -> None:
-    """What costs is that the id lies for mediators alone at the broker: opening and sealing anew,
-    and a publisher's items are judged each time.
-    """
+    """What costs is that the id lies for mediators alone at the broker: opening, sealing anew."""
     each = {order: a_message(SCRIPT, order) for order in ("labels", "carried", "blinded")}
     print(each)
     assert each["blinded"] <= 1.02 * each["carried"]

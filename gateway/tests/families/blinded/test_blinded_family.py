@@ -158,6 +158,12 @@ def test_answers_are_kept_and_a_change_ends_those_that_it_reaches() -> None:
     site = Streaming()
     assert site.publish(A_X).allow
     assert site.publish(A_Y).allow
+    sent = site.publish(A_X), site.publish(A_Y)
+    assert site.publish(A_X) is sent[0]
+    cached = len(site.engine.cache)
+    for n in range(20):  # of what was never granted nothing is kept
+        assert site.publish(f"{n:016x}", "stream/a/1").rule == "blinded.publish.unknown"
+    assert len(site.engine.cache) == cached
     before = {(c, i): site.deliver(c, i) for c in ("X", "Y") for i in (A_X, A_Y)}
     assert all(site.deliver(*key) is kept for key, kept in before.items())
     site.change(grant={"customer": "X", "has": ["type = individual & consumer = Y"]})
@@ -165,6 +171,8 @@ def test_answers_are_kept_and_a_change_ends_those_that_it_reaches() -> None:
     assert [key for key in before if after[key] is before[key]] == [("Y", A_X), ("Y", A_Y)]
     assert after["X", A_Y].allow
     site.change(revoke={"event": A_X})
+    assert site.publish(A_X).rule == "blinded.publish.unknown"
+    assert site.publish(A_Y) is sent[1]
     assert site.deliver("Y", A_Y) is before["Y", A_Y]
     assert site.deliver("Y", A_X).rule == "blinded.deliver.gone"
     site.change(event={"id": A_X, "client": "jingfang", "topic": "stream/a/1"})
