@@ -6,6 +6,7 @@ each with all that mediators are told afterwards. A change of the text is the op
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 import time
@@ -69,10 +70,10 @@ def rows(customers: int, kinds: int) -> list[Row]:
         kg_part.grants(config, after)
         return after, sum(len(value) for _, value in kg_part.rows(config, after))
 
-    before = memory_mib(_me())
+    before = memory_mib(os.getpid())
     first, size = timed("first", lambda: kept(b"", text))
     add("large_told", size / 1e6, "MB")
-    add("large_memory", memory_mib(_me()) - before, "MiB")
+    add("large_memory", memory_mib(os.getpid()) - before, "MiB")
     granted = timed(
         "edit", lambda: edit.grant(text, _customer(7), ["type = company & service = s0"], None)
     )
@@ -80,12 +81,6 @@ def rows(customers: int, kinds: int) -> list[Row]:
     update = edit.update(text, "policy", "t/0", ["type = company & service = s7"])
     timed("update", lambda: kept(first, update))
     return made
-
-
-def _me() -> int:
-    import os
-
-    return os.getpid()
 
 
 if __name__ == "__main__":
