@@ -76,7 +76,7 @@ stderr.
 """
 # How often an option of a bench may be given, by its name; what it is worth says its script.
 _MANY = ("measure", "part", "variant", "size")
-_ONE = ("pairs", "clients", "idle", "reservations", "out")
+_ONE = ("pairs", "clients", "idle", "reservations", "runs", "out")
 _FLAGS = ("json", "quick", "allow_misses")
 
 

@@ -284,7 +284,8 @@ class Family:
     few: ClassVar[frozenset[int]] = frozenset()
     """Of `tlvs`, those of which there are few different values. An answer about a delivery that
     lies under a grant of the mediators' own, and has no other items, is kept for those with the
-    same.
+    same; so is one about a publish. A publisher says what he likes: what is none of the few
+    values is judged with `until` NEVER.
     """
     parses: ClassVar[frozenset[Question]] = frozenset()
     """Questions about whose topic or filter `parse` is asked."""

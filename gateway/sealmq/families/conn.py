@@ -14,7 +14,7 @@ from .ask import NO_TLV, Ask, Dep, Who
 from .cache import Slot
 from .decision import Decision, Refused
 from .following import is_followed
-from .questions import Questions
+from .questions import OWN, Questions
 from .shared import reaching
 
 Key = tuple["Conn", str]
@@ -79,9 +79,11 @@ class Conn:
         allow with `label` set: commit TopicLabel, Engine.apply what holds, and ask again.
         """
         slot = self._publish[qos * 2 + retain]
-        entry = slot.get(topic)
-        if entry is not None and now_ms < entry.until and not tlv:
-            return entry.decision
+        key = topic if not tlv else self._questions.key_of(topic, tlv, OWN)
+        if key:
+            entry = slot.get(key)
+            if entry is not None and now_ms < entry.until:
+                return entry.decision
         self.ask.fill(
             "publish",
             topic,
@@ -92,7 +94,8 @@ class Conn:
             tlv=tlv,
             message_id=message_id,
         )
-        return self._questions.judge(self.ask, slot, topic)
+        self.ask.keyed = bool(tlv) and bool(key)
+        return self._questions.judge(self.ask, slot, key or topic)
 
     def subscribe(self, filter: str, qos: int, now_ms: int) -> Decision:
         """May it subscribe. `filter` as it stands after the token; go on with decision.topic.

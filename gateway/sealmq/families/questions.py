@@ -50,6 +50,8 @@ subscriptions changes; with more, all are dropped."""
 
 _TAILS = 4096
 """Combinations of items of which the key is remembered."""
+OWN = "", "publisher"
+"""In the place of a grant: what a client says in its own message. No family has that name."""
 
 
 class Questions(Generic[K]):
@@ -88,7 +90,9 @@ class Questions(Generic[K]):
         self.parse = self._judge.parse
 
     def key_of(self, topic: str, tlv: Mapping[int, bytes], grant: tuple[str, str] | None) -> str:
-        """What an answer about a delivery with items is kept by; "": it is kept for no other."""
+        """What an answer about a message with items is kept by; "": it is kept for no other.
+        `grant`: under which it lies, OWN for what its publisher says.
+        """
         if grant is None or not tlv or not self._few.issuperset(tlv):
             return ""
         items = (grant, *tlv.items())

@@ -125,6 +125,27 @@ def test_an_answer_about_items_of_which_there_are_few_is_kept_for_the_same_alone
     assert [deliver({}), deliver({})] == [1, 1]
 
 
+def test_so_is_one_about_what_a_publisher_says() -> None:
+    class Few(Counter):
+        few = frozenset({40})
+
+    counter = Few(lambda ask: ask.tlv)
+    site = Site(FACTORY, counter)
+    conn, other = site.conn(SENSOR), site.engine.connection(site.engine.who(SENSOR, 99))
+
+    def publish(tlv: Mapping[int, bytes], topic: str = TOPIC, by: Any = conn) -> int:
+        return asked(site, counter, lambda: by.publish(topic, 0, False, 1, 1, tlv))
+
+    assert publish({40: b"57"}) >= 1  # the topic gets its label
+    assert [publish({40: b"57"}), publish({40: b"57"})] == [0, 0]
+    assert [publish({40: b"58"}), publish({40: b"58"}), publish({40: b"57"})] == [1, 0, 0]
+    assert [publish({}), publish({}), publish({40: b"57"})] == [1, 0, 0]
+    assert publish({40: b"57"}, f"{TOPIC}/other") >= 1
+    assert [publish({40: b"57"}, by=other), publish({40: b"57"}, by=other)] == [1, 0]
+    for tlv in ({40: b"57", 41: b""}, {41: b"5"}):
+        assert [publish(tlv), publish(tlv)] == [1, 1]
+
+
 @pytest.mark.parametrize("field", ["size", "message_id", "age_ms"])
 def test_what_the_key_does_not_hold_is_never_cached(field: str) -> None:
     counter = Counter(lambda ask: getattr(ask, field))

@@ -98,6 +98,7 @@ def test_spoiled_seeds_break_nothing(name: str) -> None:
         ("mediator", "accepted", 6),
         ("device", "delivered", 3),
         ("owners", "taken", 21),
+        ("blinded", "taken", 2),
     ],
 )
 def test_seeds_get_behind_the_first_check(name: str, what: str, least: int) -> None:

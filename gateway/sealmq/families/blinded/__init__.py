@@ -40,4 +40,5 @@ MANIFEST = Manifest(
         part=Ref("doctor"),
     ),
     kg_keeps=Ref("kg_part"),
+    fuzz=Ref("fuzz:Fuzz"),
 )

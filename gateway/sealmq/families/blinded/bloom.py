@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import shake_256
 from hmac import digest
-from math import comb, exp, lgamma, log
+from math import comb, exp, isqrt, lgamma, log
 from struct import Struct, unpack
 
 BITS = 2048
@@ -23,10 +23,14 @@ MOST_ONES = 990
 """Of 2,048. So an element that is not in there seems to be with less than 8·10⁻¹¹, whatever else
 is: `foreign(MOST_ONES)`."""
 
-_SIXTEEN = Struct(">16H")
-_DRAWN = 4096
-# Three times what is drawn, on the average, until half of all bits are set.
+_SIXTEEN, _FIRST = Struct(">16H"), Struct(">32H")
+_ZERO, _ONE = bytes(4), b"\0\0\0\1"
 _PIECE = (1 << 60) - 1
+_BIT = [1 << at for at in range(BITS)]
+# Of a density of ones: halves, quarters, … down to this.
+_HALVINGS = 8
+# Bytes for bits that are set one by one.
+_DRAWN = 512
 
 Filter = int
 
@@ -51,27 +55,59 @@ def positions(key: bytes, element: bytes, bits: int = BITS, hashes: int = HASHES
 
 
 def filled(key: bytes, salt: bytes, made: Filter, ones: int = MOST_ONES) -> Filter:
-    """The filter with others of its BITS set by chance, until it has so many ones."""
-    missing = ones - made.bit_count()
-    if missing <= 0:
+    """The filter with others of its BITS set by chance, until it has so many ones.
+
+    First each bit with a chance that leaves some to be set, then one after the other: which are set
+    is of all choices equally likely. A draw that sets too many is thrown away.
+    """
+    if made.bit_count() >= ones:
         return made
-    digits = bytearray(format(made, f"0{BITS}b"), "ascii")
-    zero, one = b"01"
-    stream = shake_256(prf(key, salt, b"fill")).digest(2 * _DRAWN)
-    for number in unpack(f">{_DRAWN}H", stream):
-        at = number % BITS
-        if digits[at] == zero:
-            digits[at] = one
-            missing -= 1
-            if not missing:
-                break
-    return int(digits, 2)
+    free = BITS - made.bit_count()
+    missing = ones - made.bit_count()
+    # Three standard deviations below what is missing.
+    chance = max(missing - 3 * isqrt(free) // 2, 0) * (1 << _HALVINGS) // free
+    stream = shake_256(prf(key, salt, b"fill"))
+    size, block = BITS // 8, 0
+    while True:
+        block += _HALVINGS * size
+        raw = stream.digest(block)[-_HALVINGS * size :]
+        some = _dense(raw, chance) & ~made
+        if some.bit_count() <= missing:
+            break
+    found = made | some
+    missing = ones - found.bit_count()
+    while missing:
+        block += _DRAWN
+        for number in unpack(f">{_DRAWN // 2}H", stream.digest(block)[-_DRAWN:]):
+            bit = _BIT[number % BITS]
+            if not found & bit:
+                found |= bit
+                missing -= 1
+                if not missing:
+                    break
+    return found
 
 
-@lru_cache(65_536)
+def _dense(raw: bytes, chance: int) -> Filter:
+    """Each of BITS bits is one with the chance `chance` / 2 ** _HALVINGS."""
+    made, size = 0, BITS // 8
+    for n in range(_HALVINGS):
+        layer = int.from_bytes(raw[n * size : (n + 1) * size], "big")
+        # From the least significant digit of the chance on: or is half more, and half of it.
+        made = made | layer if chance >> n & 1 else made & layer
+    return made
+
+
+@lru_cache(4096)
 def of_element(key: bytes, element: bytes, bits: int = BITS, hashes: int = HASHES) -> Filter:
     """The filter of one element."""
     made = 0
+    if (bits, hashes) == (BITS, HASHES):
+        # As `positions` has them, if no two of the first are the same: in most cases.
+        for number in _FIRST.unpack(prf(key, element, _ZERO) + prf(key, element, _ONE)):
+            made |= _BIT[number % BITS]
+        if made.bit_count() == HASHES:
+            return made
     for at in positions(key, element, bits, hashes):
         made |= 1 << at
     return made

@@ -87,9 +87,11 @@ def read_event(raw: bytes) -> Event:
         found: dict[str, Any] = json.loads(raw)
         but, sealed = found["but"], found["sealed"]
         texts = [found["client"], found["topic"], found["kind"], *but]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise BadRow("no event grant") from None
-    if not all(isinstance(text, str) and text for text in texts) or type(sealed) is not bool:
+    if not isinstance(but, list) or type(sealed) is not bool:
+        raise BadRow("no event grant")
+    if not all(isinstance(text, str) and text for text in texts):
         raise BadRow("no event grant")
     return Event(texts[0], texts[1], tuple(but), texts[2], sealed)
 

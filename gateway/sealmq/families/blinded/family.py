@@ -15,6 +15,7 @@ from typing import ClassVar
 from sealmq_spec.errors import Malformed
 
 from ..api import (
+    NEVER,
     Ask,
     Change,
     Dep,
@@ -100,13 +101,15 @@ class Blinded(Family):
             return deny(rules.NO_ID, "a message needs the policy id of an event grant")
         event = self._events.get(ident)
         if event is None:
-            return deny(rules.UNKNOWN, "there is no such event grant")
+            # Of these there are as many as somebody likes to say.
+            return deny(rules.UNKNOWN, "there is no such event grant", until=NEVER)
+        rests = ((NAME, coded.EVENT + ident.hex()),)
         if event.client != ask.who.client:
-            return deny(rules.BORROWED, "this is another client's event grant")
+            return deny(rules.BORROWED, "this is another client's event grant", deps=rests)
         if not event.covers(ask.topic):
-            return deny(rules.ELSEWHERE, "the event grant is for other topics")
+            return deny(rules.ELSEWHERE, "the event grant is for other topics", deps=rests)
         duties: tuple[Duty, ...] = (PutTlv(coded.TLV, ident), _TO_MEDIATORS)
-        return allow(rules.PUBLISHED, f"policy id {ident.hex()}", duties=duties)
+        return allow(rules.PUBLISHED, f"policy id {ident.hex()}", deps=rests, duties=duties)
 
     def subscribe(self, ask: Ask) -> Verdict:
         try:

@@ -158,6 +158,12 @@ def test_answers_are_kept_and_a_change_ends_those_that_it_reaches() -> None:
     site = Streaming()
     assert site.publish(A_X).allow
     assert site.publish(A_Y).allow
+    sent = site.publish(A_X), site.publish(A_Y)
+    assert site.publish(A_X) is sent[0]
+    cached = len(site.engine.cache)
+    for n in range(20):  # of what was never granted nothing is kept
+        assert site.publish(f"{n:016x}", "stream/a/1").rule == "blinded.publish.unknown"
+    assert len(site.engine.cache) == cached
     before = {(c, i): site.deliver(c, i) for c in ("X", "Y") for i in (A_X, A_Y)}
     assert all(site.deliver(*key) is kept for key, kept in before.items())
     site.change(grant={"customer": "X", "has": ["type = individual & consumer = Y"]})
@@ -165,6 +171,8 @@ def test_answers_are_kept_and_a_change_ends_those_that_it_reaches() -> None:
     assert [key for key in before if after[key] is before[key]] == [("Y", A_X), ("Y", A_Y)]
     assert after["X", A_Y].allow
     site.change(revoke={"event": A_X})
+    assert site.publish(A_X).rule == "blinded.publish.unknown"
+    assert site.publish(A_Y) is sent[1]
     assert site.deliver("Y", A_Y) is before["Y", A_Y]
     assert site.deliver("Y", A_X).rule == "blinded.deliver.gone"
     site.change(event={"id": A_X, "client": "jingfang", "topic": "stream/a/1"})
@@ -322,6 +330,21 @@ def test_what_cannot_be_kept_is_refused_and_nothing_changes() -> None:
     assert kg_part.shown(site.kept).decode() == KEPT
     assert kg_part.shown(b"") == b""
     assert list(kg_part.rows(site.config, b"")) == []
+
+
+def test_more_than_mediators_are_told_is_refused_before_it_is_encoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*what: object) -> None:
+        raise AssertionError("it is encoded")
+
+    text = "".join(f'[customers.c{n}]\nhas = ["a = {n}"]\n' for n in range(10_000))
+    for n in range(14):
+        text += f'[policies.p{n}]\nlet = ["a = 1"]\n'
+        text += f'[[events]]\nid = "{n:016x}"\nclient = "j"\ntopic = "p{n}"\n'
+    monkeypatch.setattr(kg_part, "_scopes", never)
+    with pytest.raises(FamilyConfigError, match="14 kinds of events and 10000 customers"):
+        kg_part.take(config(), b"", text.encode(), random.Random(1).randbytes)
 
 
 def test_who_is_no_client_or_disabled_is_told_of_to_nobody() -> None:

@@ -1,299 +1,88 @@
-"""What matching costs a mediator, encoding the key generator, and what filters give away.
-
-CPU time of this process, the best of several runs: what else runs on the machine adds to some of
-them. `rules_uncached` is the bar: 64 rules of a policy, none of which holds, against one
-conjunction, in one direction.
+"""What blinded policies cost: matching, encoding, large sites, what filters give away; and the
+paper's runs, in a site and beside it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import random
-import sys
-import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-from bench_print import Row, row, text_of
+from bench_command import Command, apart
+from bench_print import Row
+from load_rounds import Progress
 
-from bench_form import aligned
-from sealmq.families.conn import Conn
-from sealmq.families.decision import Decision
-from sealmq.families.engine import Engine
-from sealmq.families.registry import load
-from sealmq.site.check import parse
+from .. import MANIFEST
+from . import matching, runs
+from .table import bars, beside, shown, table
 
-from .. import coded, kg_part, leakage, scoped, words
-from ..bloom import MOST_ONES, Rules, Sets, foreign
-from ..family import match
+__all__ = ["beside", "main", "shown", "table"]
 
-ROOT = Path(__file__).resolve().parents[5]
-OUT = ROOT / "build" / "bench" / "blinded.json"
-RULES = (1, 16, 64)
-SUBSCRIPTIONS = 500_000
-MOST_RULES_US = 10.0
-MOST_CUSTOMER_KB = 300.0
-MOST_WRONG = 1e-10
-_RUNS = 15
-VARIANT = "blinded"
-ID = "00000000000000aa"
-TOPIC = "bench/a"
+LARGE = ((10_000, 1), (10_000, 4))
+_EXAMPLES = """\
+examples:
+  sealmq bench blinded                    everything, into build/bench/blinded.json
+  sealmq bench blinded --quick            the same with tiny numbers: does it work here?
+  sealmq bench blinded --part runs --runs 100
 
-
-def main(argv: Sequence[str], run: Callable[[bool], list[Row]] | None = None) -> int:
-    """Measure; the exit code."""
-    given = _parser().parse_args(argv)
-    rows = (run or (closely if given.closer else measured))(given.quick)
-    out = given.out or (None if given.quick else OUT)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text_of(rows), encoding="utf-8")
-    print(json.dumps({"rows": rows}) if given.json else table(rows))
-    missed = [what for what, _, _, holds in bars(rows) if not holds]
-    for what in missed:
-        print(f"bench_blinded: missed: {what}", file=sys.stderr)
-    return 3 if missed and not given.allow_misses else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench_blinded")
-    for flag in ("--json", "--quick", "--allow-misses", "--closer"):
-        parser.add_argument(flag, action="store_true")
-    parser.add_argument("--out", type=Path)
-    return parser
-
-
-# --- measuring -----------------------------------------------------------------------------------
-
-
-def measured(quick: bool) -> list[Row]:
-    """All rows."""
-    draw = random.Random(20)  # noqa: S311 - the same filters in each run
-    runs = 3 if quick else _RUNS
-    return [
-        *_matching(draw, runs),
-        *_judging(draw, runs),
-        *_many(draw, 5_000 if quick else SUBSCRIPTIONS, runs),
-        *_encoding(draw, runs),
-        *_leakage(draw, 20 if quick else 300),
-    ]
-
-
-def closely(quick: bool) -> list[Row]:
-    """What a bar is about, once more."""
-    draw = random.Random(21)  # noqa: S311
-    runs = 3 if quick else _RUNS
-    return [*_matching(draw, runs), *_judging(draw, runs)]
-
-
-def _best(work: Callable[[], object], times: int, runs: int) -> float:
-    """Seconds of CPU of one call: the best run of some."""
-    found = []
-    for _ in range(runs):
-        began = time.process_time()
-        for _ in range(times):
-            work()
-        found.append((time.process_time() - began) / times)
-    return min(found)
-
-
-def _made(measure: str, value: float, unit: str, n: int, **params: Any) -> Row:
-    made = row(measure, VARIANT, value, unit, n, size=256)
-    made["params"].update(params)
-    return made
-
-
-def _matching(draw: random.Random, runs: int) -> list[Row]:
-    rows, filters, have = [], [0], 0
-    for count in RULES:
-        dnf = words.policy([f"a = 1 & b = {n}" for n in range(count)])
-        key = draw.randbytes(32)
-        filters = scoped.rules(key, dnf)
-        (have,) = scoped.sets(key, [{"a": "1", "b": "no"}], dnf)
-        rules, sets = Rules(filters), Sets([have])
-        if rules.within(sets):
-            raise ValueError("a rule matched that does not hold")
-        spent = _best(partial(rules.within, sets), 2000, runs)
-        rows.append(_made("rules_uncached", 1e6 * spent, "us", runs, rules=count))
-
-    def compared() -> list[bool]:
-        return [rule & have == rule for rule in filters]
-
-    spent = _best(compared, 2000, runs) / len(filters)
-    rows.append(_made("comparison", 1e9 * spent, "ns", runs))
-    rows.append(_made("wrong_at_most", foreign(MOST_ONES), "part", 1))
-    return rows
-
-
-_SITE = f"""
-[site]
-name = "bench"
-id = "00000001"
-[labels]
-all = []
-[clients]
-writer = {{ label = "all" }}
-reader = {{ label = "all" }}
-[policy]
-order = [%s]
-[topics]
-"{TOPIC}" = "all"
+Ends with 3 if a bar is missed.
 """
 
 
-def _judging(draw: random.Random, runs: int) -> list[Row]:
-    """An answer that is known and one that is not; the mediator's whole way beside labels alone."""
-    config = parse(_SITE % '"labels", "blinded"')
-    let = json.dumps([f"a = 1 & b = {n}" for n in range(64)])
-    text = f'[customers.reader]\nhas = ["a = 1 & b = 63"]\n[policies.bench]\nlet = {let}\n'
-    text += f'[[events]]\nid = "{ID}"\nclient = "writer"\ntopic = "{TOPIC}"\n'
-    kept = kg_part.take(config, b"", text.encode(), draw.randbytes)
-    told = dict(kg_part.rows(config, kept))
-    kind = coded.read_event(told[coded.EVENT + ID]).kind
-    if match(told, kind, "reader") != (True, True):
-        raise ValueError("the reader should match")
-    rows = [
-        _made("decision_uncached", 1e6 * _best(lambda: match(told, kind, "reader"), 100, runs),
-              "us", runs, rules=64),
-    ]  # fmt: skip
-    for order in (["labels"], ["labels", "blinded"]):
-        engine = Engine(load(order))
-        engine.apply(engine.load(parse(_SITE % ", ".join(f'"{name}"' for name in order)), []))
-        engine.take_told({"blinded": told})
-        reader = engine.connection(engine.who("reader", 2))
-        reader.subscribed(reader.subscribe("bench/#", 0, 0), 0, 0)
-        ask = _ask(reader, order[-1])
-        if not ask().allow:
-            raise ValueError(f"{order[-1]} should let the reader have it")
-        rows.append(
-            _made("policy_cached", 1e6 * _best(ask, 5000, runs), "us", runs, order=order[-1])
-        )
-    return rows
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done; `run` does it."""
+
+    quick: bool
+    parts: Sequence[str]
+    runs: int | None
+
+    def run(self) -> list[Row]:
+        """The rows. LoadError, BrokerError: it cannot be measured."""
+        done = Progress(len(self.parts) + 3 * len(runs.CASES) * ("runs" in self.parts)).done
+        made: list[Row] = []
+        for name in self.parts:
+            made += PARTS[name](self, done)
+            done(name)
+        return made
 
 
-def _ask(reader: Conn, order: str) -> Callable[[], Decision]:
-    """As the mediator asks about a delivery: without the family there are no items."""
-    if order == "labels":
-        return lambda: reader.deliver(TOPIC, "all", 0, 0)
-    tlv, grant = {coded.TLV: bytes.fromhex(ID)}, (order, coded.GRANT)
-    return lambda: reader.deliver(TOPIC, "all", 0, 0, 0, tlv, grant=grant)
+def _large(plan: Plan, done: Callable[[str], None]) -> list[Row]:
+    made: list[Row] = []
+    for customers, kinds in ((100, 2),) if plan.quick else LARGE:
+        made += apart(f"{__package__}.large", str(customers), str(kinds))
+    return made
 
 
-def _many(draw: random.Random, count: int, runs: int) -> list[Row]:
-    """One message, and so many readers' own policies of one conjunction each."""
-    sets = Sets([draw.getrandbits(2048)])
-    # One bit in eight: as many as a rule has.
-    policies = [
-        Rules([draw.getrandbits(2048) & draw.getrandbits(2048) & draw.getrandbits(2048)])
-        for _ in range(count)
-    ]
-    spent = _best(lambda: [one for one in policies if one.within(sets)], 1, min(runs, 5))
-    return [_made("subscriptions", 1e3 * spent, "ms", min(runs, 5), subscriptions=count)]
+PARTS: dict[str, Callable[[Plan, Callable[[str], None]], list[Row]]] = {
+    "matching": lambda plan, done: matching.matching(plan.quick),
+    "many": lambda plan, done: matching.many(plan.quick),
+    "encoding": lambda plan, done: matching.encoding(plan.quick),
+    "leakage": lambda plan, done: matching.leaks(plan.quick),
+    "large": _large,
+    "runs": lambda plan, done: runs.runs(plan.quick, plan.runs, done),
+}
+COMMAND = Command(
+    MANIFEST.name,
+    "sealmq bench blinded",
+    __doc__ or "",
+    _EXAMPLES,
+    only={"part": list(PARTS)},
+    counts={"runs": f"messages of each case of the paper's runs (default: {runs.RUNS})"},
+    barred=True,
+)
 
 
-def _encoding(draw: random.Random, runs: int) -> list[Row]:
-    dnf = words.policy(["a = 1 & b = 2 & c = 3"])
-    had = [{"a": "1", "b": "2", "c": "3"}]
-    names = [f"n{n} = 1" for n in range(29)]
-    has = [" & ".join([*names, f"k = {at}"]) for at in range(50)]
-    let = [" & ".join([*names[:5], f"k = {at}"]) for at in range(64)]
-    text = f"[customers.reader]\nhas = {json.dumps(has)}\n[policies.p]\nlet = {json.dumps(let)}\n"
-    text += f'[[events]]\nid = "{ID}"\nclient = "writer"\ntopic = "p"\n'
-    config = parse(_SITE % '"labels", "blinded"')
-    kept = kg_part.take(config, b"", text.encode(), draw.randbytes)
-    told = dict(kg_part.rows(config, kept))
-    size = sum(len(value) for key, value in told.items() if key.endswith("/reader"))
-    rule = _best(lambda: scoped.rules(draw.randbytes(32), dnf), 20, runs)
-    one = _best(lambda: scoped.sets(draw.randbytes(32), had, dnf), 20, runs)
-    return [
-        _made("encode_rule", 1e6 * rule, "us", runs),
-        _made("encode_set", 1e6 * one, "us", runs),
-        _made("customer", size / 1000, "kB", 1, conjunctions=50, attributes=30, rules=64),
-    ]
+def _missed(rows: Sequence[Row]) -> list[str]:
+    return [f"{bar.what}: {bar.told}" for bar in bars(rows) if not bar.holds]
 
 
-def _leakage(draw: random.Random, trials: int) -> list[Row]:
-    rows = []
-    for encoding in ("paper", "scoped"):
-        found = leakage.measure(encoding, trials, draw.randbytes)
-        for name in ("mask", "positions", "link", "whole", "dictionary"):
-            made = _made(f"leak_{name}", getattr(found, name), "part", trials, encoding=encoding)
-            made["params"]["band"] = found.band
-            rows.append(made)
-    return rows
-
-
-# --- tables --------------------------------------------------------------------------------------
-
-
-def beside(rows: Sequence[Row], closer: Sequence[Row]) -> list[Row]:
-    """The rows of the run in which each was less, since load only adds."""
-    other = {_key(one): one for one in closer}
-    return [min(one, other.get(_key(one), one), key=lambda r: float(r["value"])) for one in rows]
-
-
-def _key(one: Row) -> str:
-    tells = ("rules", "order", "subscriptions", "encoding")
-    return json.dumps([one["measure"], [one["params"].get(name) for name in tells]])
-
-
-def shown(rows: Sequence[Row]) -> list[Row]:
-    """All of them."""
-    return list(rows)
-
-
-def bars(rows: Sequence[Row]) -> list[tuple[str, str, str, bool]]:
-    """What, its value, its bound, whether it holds."""
-    found = []
-    for measure, params, words_, unit, bound in (
-        ("rules_uncached", {"rules": 64}, "64 rules, uncached, one direction", "µs", MOST_RULES_US),
-        ("customer", {}, "filters of a customer", "kB", MOST_CUSTOMER_KB),
-        ("wrong_at_most", {}, "an attribute that is not there is taken for one", "", MOST_WRONG),
-    ):
-        one = _get(rows, measure, **params)
-        if one is not None:
-            told = f"{one['value']:.3g} {unit}".rstrip()
-            found.append((words_, told, f"{bound:g} {unit}".rstrip(), one["value"] <= bound))
-    return found
-
-
-def _get(rows: Sequence[Row], measure: str, **params: Any) -> Row | None:
-    for one in rows:
-        if one["measure"] == measure and params.items() <= one["params"].items():
-            return one
-    return None
-
-
-def table(rows: Sequence[Row]) -> str:
-    """The tables, for people."""
-    body = [
-        [what, told, bound, "pass" if holds else "MISS"] for what, told, bound, holds in bars(rows)
-    ]
-    parts = [aligned(["the bars", "", "at most", ""], body, 1)]
-    body = [
-        [one["measure"].replace("_", " "), _of(one), f"{one['value']:.3g} {one['unit']}"]
-        for one in rows
-        if not one["measure"].startswith("leak_")
-    ]
-    parts.append(aligned(["what", "of", ""], body))
-    leaks = [one for one in rows if one["measure"].startswith("leak_")]
-    names = list(dict.fromkeys(one["measure"] for one in leaks))
-    body = []
-    for encoding in ("paper", "scoped"):
-        of = [_get(leaks, name, encoding=encoding) for name in names]
-        body.append([encoding, *("" if one is None else f"{one['value']:.3f}" for one in of)])
-    if leaks:
-        band = leaks[0]["params"]["band"]
-        title = f"What filters give away; 0.5 is chance but for mask and positions, ± {band:.2f}:"
-        head = ["encoding", *(name.removeprefix("leak_") for name in names)]
-        parts.append(f"{title}\n\n{aligned(head, body, 1)}")
-    return "\n\n".join(parts)
-
-
-def _of(one: Row) -> str:
-    tells = ("rules", "order", "subscriptions", "conjunctions", "attributes")
-    params = one["params"]
-    return ", ".join(f"{params[name]} {name}" for name in tells if name in params)
+def main(
+    argv: Sequence[str] | None = None, run: Callable[[Plan], list[Row]] = lambda plan: plan.run()
+) -> int:
+    """Command line entry."""
+    given: argparse.Namespace = COMMAND.read(argv)
+    plan = Plan(given.quick, given.part or list(PARTS), given.runs)
+    # Tiny numbers tell nothing about a bar.
+    missed = (lambda rows: []) if given.quick else _missed
+    return COMMAND.end(given, lambda: run(plan), table, missed)
