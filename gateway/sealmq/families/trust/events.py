@@ -1,7 +1,7 @@
 """Messages that neighbours have forwarded, and what is said of them: the events ⟨b, m, f⟩ of
 H and their evaluation E (Chen, Vidalis and Yang, III-C).
 
-An event charges the neighbour that forwarded the message. Nobody here sees plaintext: readers say,
+An event charges the neighbour that forwarded the message, as `Ratings.saw` says. Nobody here sees plaintext: readers say,
 with the proof of who they are, that the inner tag failed, an assessor that a value is out of its
 range. A client has one vote a message. One reader alone costs a neighbour little, however much it
 complains; two that agree, or an assessor, count in full. A good vote is worth no more than none:
@@ -77,7 +77,8 @@ class Events:
 
     def _settle_one(self, message: bytes, now_ms: int) -> None:
         event = self._open.pop(message)
-        self._ratings.saw(event.neighbour, not self._is_bad(event, now_ms), now_ms)
+        good = not self._is_bad(event, now_ms)
+        self._ratings.saw(event.neighbour, good, now_ms, _issuer(event.topic))
 
     def _is_bad(self, event: _Event, now_ms: int) -> bool:
         if event.assessed_bad or len(event.against) >= AGREE:
@@ -91,3 +92,8 @@ class Events:
             times.append(now_ms)
         self._alone[(reader, neighbour)] = times
         return believed
+
+
+def _issuer(topic: str) -> str:
+    """Whose message it is, of a topic as this site has it."""
+    return topic[1:].partition("/")[0] if topic.startswith("@") else ""

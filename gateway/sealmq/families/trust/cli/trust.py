@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import secrets
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sealmq.cli.errors import FAILED, OK, OperatorError, UsageError
 from sealmq.plain import plain
 
-from .. import example, simulate
+from .. import example, runs, simulate
 from ..decide import Rules
 from ..example import BadScene, Scene
 from ..ratings import SCALE, Weights, opinion, rate
@@ -84,6 +88,19 @@ def _simulates(p: Parser) -> None:
         help=f"{', '.join(simulate.RULES)}; may be repeated (default: all)",
     )
     p.add_argument("--seed", metavar="N", type=int, default=1, help="another draw (1)")
+    p.add_argument("--runs", metavar="N", type=int, help="so many runs, for `sealmq report`")
+    p.add_argument("--out", metavar="FILE", help="where their lines go: NAME.jsonl")
+    p.add_argument(
+        "--kind",
+        metavar="NAME",
+        action="append",
+        choices=list(runs.KINDS),
+        help=f"of runs: {', '.join(runs.KINDS)}; may be repeated (default: all)",
+    )
+    p.add_argument(
+        "--share", metavar="SHARE", type=float, default=0.1, help="of sites that are so (0.1)"
+    )
+    p.add_argument("--jobs", metavar="N", type=int, help="processes (default: one a core)")
 
 
 class _Verb(NamedTuple):
@@ -326,12 +343,77 @@ def _simulate(args: argparse.Namespace) -> int:
         raise UsageError("too many, or too few", "2 to 256 sites, 1 to 1,000 rounds and messages")
     plan = simulate.Plan(sites=args.sites, rounds=args.rounds, messages=args.messages)
     names = args.rule or list(simulate.RULES)
+    if args.runs is not None or args.out is not None:
+        return _simulate_runs(args, plan, names)
     # Each rule has a draw of its own that begins alike: the same sites, links and messages.
     draws = {name: random.Random(args.seed) for name in names}  # noqa: S311 - no secret
     found = simulate.compare(plan, {name: simulate.RULES[name] for name in names}, draws)
     found["seed"] = args.seed
     _print(args, found, _simulated(found))
     return OK
+
+
+def _simulate_runs(args: argparse.Namespace, plan: simulate.Plan, names: list[str]) -> int:
+    if args.runs is None or args.out is None or not args.out.endswith(".jsonl"):
+        raise UsageError("runs go into a file", "--runs 10000 --out runs.jsonl")
+    jobs = (os.cpu_count() or 1) if args.jobs is None else args.jobs
+    if not (1 <= args.runs <= 10**6 and 1 <= jobs <= 64 and 0 < args.share < 1):
+        hint = "1 to 1,000,000 runs, 1 to 64 jobs, a share between 0 and 1"
+        raise UsageError("too many, or too few", hint)
+    if args.seed < 0:
+        raise UsageError(f"{args.seed} is no seed", "--seed 1")
+    series = runs.Series(
+        args.runs, plan, args.share, tuple(names), tuple(args.kind or runs.KINDS), args.seed
+    )
+    wanted, began = Path(args.out), time.monotonic()
+    if wanted.exists():
+        raise OperatorError(f"{wanted} is there already", hint="another --out")
+    try:
+        count = _write_runs(series, wanted, jobs)
+    except OSError as error:
+        raise OperatorError(f"{wanted}: {error.strerror}", hint="a place with room") from None
+    seconds = round(time.monotonic() - began, 1)
+    answer = {"runs": args.runs, "lines": count, "file": str(wanted), "seconds": seconds}
+    _print(args, answer, [f"{args.runs} runs, {count} lines in {wanted}, {seconds:g} s"])
+    return OK
+
+
+def _write_runs(series: runs.Series, wanted: Path, jobs: int) -> int:
+    """Under its name once it is whole."""
+    open_name = wanted.with_name(wanted.name + ".open")
+    now_ms, file = time.time_ns() // 1_000_000, secrets.token_hex(8)
+    count = 0
+    with open_name.open("w", encoding="ascii") as out:
+        try:
+            bar = progress_bar("runs", series.runs)
+            with bar as step, closing(runs.lines(series, file, now_ms, jobs)) as made:
+                for some in made:
+                    out.write("".join(f"{line}\n" for line in some))
+                    count += len(some)
+                    step()
+            out.flush()
+            os.fsync(out.fileno())
+        except BaseException:
+            open_name.unlink()
+            raise
+    open_name.rename(wanted)
+    return count
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """On a terminal alone; what it gives is called at each step."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Left
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), Left())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)
 
 
 def _simulated(found: Mapping[str, Any]) -> list[str]:
@@ -381,7 +463,9 @@ _VERBS: dict[str, _Verb] = {
         "which rules find which kinds of malice among many sites, and when",
         "  sealmq trust simulate --example paper --json\n"
         "  sealmq trust simulate --sites 64 --rounds 20 --json > found.json      some minutes\n"
-        "  sealmq trust simulate --sites 16 --rule weakest --rule average --seed 7\n\n"
+        "  sealmq trust simulate --sites 16 --rule weakest --rule average --seed 7\n"
+        "  sealmq trust simulate --runs 10000 --out runs.jsonl       each kind of malice, each rule\n"
+        "  sealmq report runs.jsonl --out report                     and what comes of them, plotted\n\n"
         "Sites begin with a good history; some have a bad client, some are malicious, good and\n"
         "bad by turns, collude, or speak ill of others. precision: how many of the messages that\n"
         "honest sites did not deliver were bad; recall: how many bad ones they did not deliver.\n",
