@@ -114,9 +114,7 @@ class Counting(NamedTuple):
     needed: int
 
     @classmethod
-    def of(
-        cls, rules: Rules, me: str, neighbours: Mapping[str, int], graph: Oriented
-    ) -> Counting:
+    def of(cls, rules: Rules, me: str, neighbours: Mapping[str, int], graph: Oriented) -> Counting:
         """neighbours, graph: as for `accepts`."""
         if me == graph.issuer or me not in graph.distance:
             return cls(frozenset(), 1)

@@ -393,15 +393,26 @@ class Exchange:
             raise ValueError(f"{what!r} is none of {', '.join(OBSERVED)}")
         self._ratings.saw(neighbour, False, now_ms)
 
-    def forwarded(self, neighbour: str, message: bytes, topic: str, now_ms: int) -> None:
-        """The event ⟨neighbour, message, topic⟩: it was accepted and delivered."""
-        self._events.forwarded(neighbour, message, topic, now_ms)
+    def forwarded(
+        self, neighbour: str, message: bytes, topic: str, now_ms: int, label: str = ""
+    ) -> None:
+        """The event ⟨neighbour, message, topic⟩: it was accepted and delivered. message: as
+        sealmq.feedback names it. topic, label: as they are here, @SITE/TOPIC and LABEL@SITE."""
+        self._events.forwarded(neighbour, message, topic, now_ms, label)
 
     def vote(
-        self, client: str, message: bytes, good: bool, now_ms: int, assessor: bool = False
+        self,
+        client: str,
+        message: bytes,
+        good: bool,
+        now_ms: int,
+        assessor: bool = False,
+        topic: str | None = None,
+        label: str | None = None,
     ) -> bool:
-        """What a client says of a message; whether it counts."""
-        return self._events.vote(client, message, good, now_ms, assessor)
+        """What a client says of a message; whether it counts. topic, label: that the client reads,
+        as its mediator says; None: whichever."""
+        return self._events.vote(client, message, good, now_ms, assessor, topic, label)
 
     def tick(self, now_ms: int) -> None:
         """Every second or so: what is over goes, ratings are computed anew when they are due."""
@@ -497,8 +508,8 @@ class Exchange:
         for neighbour in self._sites.neighbours:
             good, bad = (round(1000 * e) for e in self._ratings.evidence(neighbour, now_ms))
             yield pack(EVIDENCE, neighbour.encode(), u64(good), u64(bad), u64(now_ms))
-        for (neighbour, issuer), (good, bad, at) in self._ratings.channels(now_ms).items():
-            said = (round(1000 * good), round(1000 * bad), now_ms, at)
+        for (neighbour, issuer), (r, s, charged) in self._ratings.channels(now_ms).items():
+            said = (round(1000 * r), round(1000 * s), now_ms, charged)
             yield pack(CHANNEL, neighbour.encode(), issuer.encode(), *map(u64, said))
 
     def restore(self, record: bytes, now_ms: int) -> None:

@@ -5,9 +5,9 @@ Ratings and thresholds are whole numbers of 1/10,000, rounded down. Each good me
 each bad one μ to s. Evidence has a half-life, and r + s a cap: without them somebody who was good a
 thousand times is bad 134 times before it falls below .6.
 
-What a neighbour hands over of another issuer is also held by itself, as a channel. A bad message of
-an issuer costs the neighbour once a half-life, and its channel every time; where more speaks against
-a channel than for it, by more than one bad message, it is closed, until all of that has aged away.
+What a neighbour hands over of another issuer is also held by itself, as a channel. A bad message
+costs the neighbour once a half-life for each issuer, and its channel every time; where more speaks
+against a channel than for it, by more than one bad message, it is closed, until that has aged away.
 So a neighbour that cannot know yet does not stand for what an issuer does, one wrong complaint
 closes nothing, and whoever puts bad messages under another's name closes no way but his own.
 """

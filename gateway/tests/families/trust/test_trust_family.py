@@ -18,7 +18,8 @@ from sealmq.doctor.policy import in_policy
 from sealmq.families.api import FamilyConfigError, Follow, TopicLabel
 from sealmq.families.engine import Conn, Engine
 from sealmq.families.labels.family import Labels
-from sealmq.families.trust import doctor, runs, simulate
+from sealmq.families.trust import doctor, simulate
+from sealmq.families.trust.cli import runs
 from sealmq.families.trust.decide import Rules
 from sealmq.families.trust.family import Trust
 from sealmq.families.trust.ratings import HOUR_MS, Weights

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 from sealmq.cli.errors import FAILED, OK, OperatorError, UsageError
 from sealmq.plain import plain
 
-from .. import example, runs, simulate
+from .. import example, simulate
 from ..decide import Rules
 from ..example import BadScene, Scene
 from ..ratings import SCALE, Weights, opinion, rate
 from ..tokens import read_announcement, signed_text
 from ..wire import MOST_BYTES, BadRecord
+from . import runs
 
 Parser = argparse.ArgumentParser
 
@@ -464,8 +465,8 @@ _VERBS: dict[str, _Verb] = {
         "  sealmq trust simulate --example paper --json\n"
         "  sealmq trust simulate --sites 64 --rounds 20 --json > found.json      some minutes\n"
         "  sealmq trust simulate --sites 16 --rule weakest --rule average --seed 7\n"
-        "  sealmq trust simulate --runs 10000 --out runs.jsonl       each kind of malice, each rule\n"
-        "  sealmq report runs.jsonl --out report                     and what comes of them, plotted\n\n"
+        "  sealmq trust simulate --runs 10000 --out runs.jsonl    each kind of malice and rule\n"
+        "  sealmq report runs.jsonl --out report                  what comes of them, plotted\n\n"
         "Sites begin with a good history; some have a bad client, some are malicious, good and\n"
         "bad by turns, collude, or speak ill of others. precision: how many of the messages that\n"
         "honest sites did not deliver were bad; recall: how many bad ones they did not deliver.\n",

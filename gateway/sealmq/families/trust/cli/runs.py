@@ -1,4 +1,4 @@
-"""Many simulated runs, as lines of shared_spec/simulation.schema.json: what `sealmq report` reduces.
+"""Many simulated runs, as lines of shared_spec/simulation.schema.json, for `sealmq report`.
 
 A run is one draw under one rule with one kind of malice. Runs need nothing of each other, so each
 process takes some; the lines come in the order of the runs, however many processes there are.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from . import simulate
-from .simulate import Counts, Plan
+from .. import simulate
+from ..simulate import Counts, Plan
 
 MIXED = "mixed"
 KINDS = (*simulate.KINDS, MIXED)
@@ -29,7 +29,7 @@ class Series:
     """Which runs: every kind under every rule, again and again with the next seed."""
 
     runs: int
-    plan: Plan = Plan()
+    plan: Plan = field(default_factory=Plan)
     share: float = 0.1
     """Of the sites, those that are of the kind; of `mixed`, the plan has the shares."""
     rules: tuple[str, ...] = tuple(simulate.RULES)
@@ -67,7 +67,7 @@ class Run(NamedTuple):
         return simulate.World(plan, simulate.RULES[self.rule], draw).run()
 
 
-def lines(series: Series, file: str, at_ms: int, jobs: int = 1) -> Iterator[list[str]]:
+def lines(series: Series, file: str, at_ms: int, jobs: int = 1) -> Generator[list[str], None, None]:
     """Of each run its lines. file: 16 hex digits, drawn for this file. jobs: processes."""
     number = 0
     for run, rounds in zip(series, _made(series, jobs), strict=True):
