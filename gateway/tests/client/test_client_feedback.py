@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 
 import pytest
@@ -11,9 +12,10 @@ from client_peer import OTHER, WRITER, Peer, client_of, now_ms, play, until
 from sealmq import feedback
 from sealmq.aead import make
 from sealmq.client import Client
+from sealmq.families.trust.cli import assess
 from sealmq_spec.const import M1_HEAD
 from sealmq_spec.envelope import nonce_m1, put_m1, tail_m1
-from sealmq_spec.errors import Denied, Malformed
+from sealmq_spec.errors import Denied, Malformed, RateLimited
 from sealmq_spec.keys import inner_key
 from sealmq_spec.origin import CRITICAL, put
 from sealmq_spec.tlv import EMPTY, pack
@@ -109,5 +111,30 @@ def test_an_application_says_what_a_message_of_another_site_is_worth() -> None:
             assert own.id == b""
             with pytest.raises(Malformed):
                 await client.feedback(own, False)
+
+    play(story)
+
+
+def test_an_assessor_says_of_each_value_whether_it_lies_in_the_range(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            await client.subscribe("#")
+            for ctr in (1, 2):
+                peer.link.deliver(HERE, foreign(peer, ctr, good=True)[0])
+            peer.link.deliver("m/1", peer.m3("m/1", b"99"))
+            await assess.judge(client, assess.read("-20..21", None), 3, as_json=True)
+            rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            assert [(row["good"], row["said"]) for row in rows] == [
+                (False, True), (False, True), (False, False),
+            ]  # fmt: skip
+            said = [feedback.read(body) for name, body in peer.commands if name == feedback.NAME]
+            assert [one.good for one in said] == [False, False], "its own site's it rates not"
+            assert len({one.message for one in said}) == 2
+            peer.knobs.refuse[feedback.NAME] = (RateLimited.code, "trust.feedback.rate", "many")
+            peer.link.deliver(HERE, foreign(peer, 3, good=True)[0])
+            await assess.judge(client, assess.read("0..50", None), 1, as_json=False)
+            assert "21.5  (not said)" in capsys.readouterr().out
 
     play(story)

@@ -10,9 +10,12 @@ import pytest
 from families.factory import HEAD
 from families.trust.trust_world import NOW, World
 from sealmq import feedback
+from sealmq.cli.errors import UsageError
 from sealmq.families.api import FamilyConfigError, Proposal, Verdict
 from sealmq.families.engine import Conn, Engine
 from sealmq.families.labels.family import Labels
+from sealmq.families.trust.cli import assess
+from sealmq.families.trust.cli.report import Report
 from sealmq.families.trust.events import SETTLE_MS
 from sealmq.families.trust.family import FEEDBACK, FEEDBACK_MS, Trust
 from sealmq.families.trust.settings import read
@@ -190,3 +193,66 @@ def test_a_message_s_name_needs_its_tag() -> None:
     assert message_id(M1[:-1] + b"\1") != ID, "the tag, which nobody guesses"
     assert message_id(b"\1" + M1[1:]) != ID
     assert message_id(M1[:27] + b"opened" + M1[-16:]) == ID, "in place, opened or not"
+
+
+@pytest.mark.parametrize(
+    ("payload", "field", "good", "why"),
+    [
+        (b"21.5", None, True, "21.5"),
+        (b"-3", None, True, "-3"),
+        (b"61", None, False, "61 is not in -20..60"),
+        (b"warm", None, False, "no number"),
+        (b"NaN", None, False, "no number"),
+        (b"1e999", None, False, "no number"),
+        (b"1" * 5000, None, False, "no number"),
+        (b"true", None, False, "no number"),
+        (b"\xff", None, False, "no number"),
+        (b'{"air": {"co2": 12}}', "air.co2", True, "12"),
+        (b'{"air": 12}', "air.co2", False, "no field air.co2"),
+        (b"[" * 100_000, "a", False, ""),
+    ],
+)
+def test_what_an_assessor_thinks_of_a_value(
+    payload: bytes, field: str | None, good: bool, why: str
+) -> None:
+    found, said = assess.read("-20..60", field).judged(payload)
+    assert found == good
+    assert said.startswith(why)
+    for wrong in ("5", "a..b", "9..1", "nan..1"):
+        with pytest.raises(UsageError):
+            assess.read(wrong, None)
+
+
+def test_the_report_counts_the_audit_logs_records() -> None:
+    found = Report(10, 100)
+    vote = {"event": "command", "family": "feedback", "client": "ann", "topic": HEAT}
+    blocked = {"event": "peer-blocked", "peer": "b5", "rating": 2400}
+    found.feed(
+        [
+            {"at_ms": 9, **vote, "detail": "bad"},
+            *({"at_ms": n, **vote, "detail": "bad"} for n in (10, 20)),
+            {"at_ms": 21, **vote, "client": "bob", "detail": "good"},
+            {"at_ms": 22, "event": "command", "family": "owners", "client": "ann"},
+            {"at_ms": 30, **blocked},
+            {"at_ms": 29, "event": "rating-crossed", "peer": "b5", "rating": 4900,
+             "reason": "from at π or above to below θ"},
+            {"at_ms": 31, "event": "token-refused", "peer": "b4", "rule": "trust.token.forged",
+             "reason": "not signed by b1"},
+            {"at_ms": 32, "event": "bridge-dropped", "peer": "b4", "topic": "a", "label": "l",
+             "reason": "late: 64 and more"},
+            {"at_ms": 100, **blocked},
+        ]
+    )  # fmt: skip
+    said = found.as_json()
+    assert [row["event"] for row in said["crossed"]] == ["rating-crossed", "peer-blocked"]
+    assert said["votes"] == [
+        {"site": "b5", "client": "bob", "said": "good", "count": 1},
+        {"site": "b5", "client": "ann", "said": "bad", "count": 2},
+    ]
+    assert said["bad_messages"] == [{"site": "b5", "topic": HEAT, "count": 2}]
+    assert said["refused"][0]["rule"] == "trust.token.forged"
+    assert said["dropped"] == [{"peer": "b4", "reason": "late", "count": 1}]
+    text = "\n".join(found.lines())
+    assert "b5: blocked, rated 0.24" in text
+    assert "2  ann on b5: bad" in text
+    assert Report(0, 1).lines()[0].startswith("nothing")

@@ -26,7 +26,7 @@ from ..example import BadScene, Scene
 from ..ratings import SCALE, Weights, opinion, rate
 from ..tokens import read_announcement, signed_text
 from ..wire import MOST_BYTES, BadRecord
-from . import runs
+from . import assess, runs
 
 Parser = argparse.ArgumentParser
 
@@ -37,6 +37,8 @@ examples:
   sealmq trust paths ratings.json              least trustworthy paths in a graph of one's own
   sealmq trust explain ratings.json            why a token is accepted there, or is not
   sealmq trust simulate --sites 64 --json      which rules find which kinds of malice, and when
+  sealmq trust assess factory --client checker -t '@b1/#' --range 0..50     judge what comes
+  sealmq trust report factory                  whom the site relies on less, and why
 
 gateway/TRUST.md goes through all of it.
 """
@@ -436,6 +438,37 @@ def _simulated(found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+# --- report ---
+
+
+def _reports(p: Parser) -> None:
+    p.add_argument("site", metavar="SITE", help="the site's folder")
+    p.add_argument("--since", metavar="TIME", default="7d", help="from when on (7d)")
+    p.add_argument("--until", metavar="TIME", help="up to when (default: now)")
+
+
+def _report(args: argparse.Namespace) -> int:
+    from sealmq.audit.reading import Log
+    from sealmq.cli.tables import moment_of
+    from sealmq.site.layout import Layout
+
+    from .report import EVENTS, Report
+
+    layout = Layout.open(args.site)
+    now_ms = time.time_ns() // 1_000_000
+    until = now_ms + 60_000 if args.until is None else moment_of(args.until, now_ms)
+    found = Report(moment_of(args.since, now_ms), until)
+    # The mediator's has what clients say, the bridge's what becomes of neighbours.
+    folders = [layout.audit("mediator"), *sorted(layout.audit("mediator").parent.glob("bridge*"))]
+    for folder in folders:
+        try:
+            found.feed(Log(folder, folder.name).records(EVENTS))
+        except FileNotFoundError:
+            continue
+    _print(args, found.as_json(), found.lines())
+    return OK
+
+
 _VERBS: dict[str, _Verb] = {
     "show": _Verb(
         "tokens of a site's clients and how it judges others', or what evidence is worth",
@@ -459,6 +492,24 @@ _VERBS: dict[str, _Verb] = {
         "  sealmq trust token token.hex --public b1=8f1c... --public b2=03ab...\n\n"
         "Exit code 0: its issuer has signed it, and nobody's signature is wrong.\n",
         _tokens, _token,
+    ),
+    "assess": _Verb(
+        "judge values of other sites by a range, and tell the site which are good",
+        "  sealmq trust assess factory --client checker -t '@b1/hall/temperature' --range=-20..60\n"
+        "  sealmq trust assess --enrolment c.json -t '@b1/#' --range 0..100 --field air.co2\n\n"
+        "Its word alone makes a message bad, if the site names it:\n"
+        "  [families.trust]\n"
+        '  assessors = ["checker"]\n'
+        "Without that it is a reader like others. What is no number is bad.\n",
+        assess.options, assess.run,
+    ),
+    "report": _Verb(
+        "which neighbours crossed a threshold, what was refused, and who called what bad",
+        "  sealmq trust report factory\n"
+        "  sealmq trust report factory --since 30d --json | jq '.votes'\n\n"
+        "It is counted out of the audit logs of mediator and bridge. A vote stands here once\n"
+        "the mediator has taken it; the bridge decides whether it counts.\n",
+        _reports, _report,
     ),
     "simulate": _Verb(
         "which rules find which kinds of malice among many sites, and when",
