@@ -116,7 +116,7 @@ class Counting(NamedTuple):
     @classmethod
     def of(cls, rules: Rules, me: str, neighbours: Mapping[str, int], graph: Oriented) -> Counting:
         """neighbours, graph: as for `accepts`."""
-        if me == graph.issuer or me not in graph.distance:
+        if me not in graph.distance or me == graph.issuer:
             return cls(frozenset(), 1)
         if rules.way == "neighbour":
             found = frozenset(n for n, rating in neighbours.items() if rating >= rules.sign)

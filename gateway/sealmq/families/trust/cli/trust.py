@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from sealmq.plain import plain
 from .. import example, simulate
 from ..decide import Rules
 from ..example import BadScene, Scene
-from ..ratings import SCALE, Weights, opinion, rate
+from ..ratings import SCALE, WEIGHTS, Weights, opinion, rate
 from ..tokens import read_announcement, signed_text
 from ..wire import MOST_BYTES, BadRecord
 from . import assess, runs
@@ -91,6 +92,11 @@ def _simulates(p: Parser) -> None:
         help=f"{', '.join(simulate.RULES)}; may be repeated (default: all)",
     )
     p.add_argument("--seed", metavar="N", type=int, default=1, help="another draw (1)")
+    p.add_argument(
+        "--by-neighbour",
+        action="store_true",
+        help="a neighbour stands for all that it hands over (by_issuer = false)",
+    )
     p.add_argument("--runs", metavar="N", type=int, help="so many runs, for `sealmq report`")
     p.add_argument("--out", metavar="FILE", help="where their lines go: NAME.jsonl")
     p.add_argument(
@@ -344,7 +350,10 @@ def _simulate(args: argparse.Namespace) -> int:
         return OK
     if not (2 <= args.sites <= 256 and 1 <= args.rounds <= 1000 and 1 <= args.messages <= 1000):
         raise UsageError("too many, or too few", "2 to 256 sites, 1 to 1,000 rounds and messages")
-    plan = simulate.Plan(sites=args.sites, rounds=args.rounds, messages=args.messages)
+    weights = replace(WEIGHTS, by_issuer=not args.by_neighbour)
+    plan = simulate.Plan(
+        sites=args.sites, rounds=args.rounds, messages=args.messages, weights=weights
+    )
     names = args.rule or list(simulate.RULES)
     if args.runs is not None or args.out is not None:
         return _simulate_runs(args, plan, names)
