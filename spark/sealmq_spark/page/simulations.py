@@ -9,7 +9,7 @@ from typing import Any
 
 from . import svg, words
 from .figures import Column, Series, code, figure, folded, legend, sentence, strong, table
-from .markup import Markup, tag
+from .markup import Markup, cut, named, plain, tag
 from .scales import Scale, Tick
 from .traffic import Shown
 
@@ -43,7 +43,7 @@ def simulations(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     rows = [row for row in every if row["plan"] == plan]
     last = max(int(row["round"]) for row in rows)
     across = _rounds(last)
-    kinds = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
+    kinds = sorted({str(row["kind"]) for row in rows}, key=_rank)
     runs = sum(int(row["runs"]) for row in rows if row["round"] == last)
     others = len({row["plan"] for row in every}) - 1
     lead = sentence(
@@ -56,6 +56,10 @@ def simulations(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     return tag(
         "div", lead, legend(used), plots, folded("Figures of the last round", _table(rows, last))
     )
+
+
+def _rank(kind: str) -> tuple[int, str]:
+    return (_KINDS.index(kind) if kind in _KINDS else len(_KINDS), kind)
 
 
 def _rounds(last: int) -> Scale:
@@ -72,7 +76,7 @@ def _of_kind(kind: str, rows: Rows, rules: Sequence[Series], across: Scale) -> M
         if any(row[f"{name}_mean"] is not None for row in rows)
     ]
     note = "mean of the runs by round; the bands have 80 % of them"
-    return figure(kind, tag("div", plots, class_="small"), note=note)
+    return figure(cut(plain(kind), 40), tag("div", plots, class_="small"), note=note)
 
 
 def _plot(
@@ -100,7 +104,7 @@ def _plot(
         marks.append(svg.mark(one.shape, x, one.colour, svg.px(y), title))
     drawn = svg.plot(
         "sizes",
-        f"{kind}: {name} by round, {said}",
+        f"{cut(plain(kind), 40)}: {name} by round, {said}",
         _HEIGHT + 42,
         svg.up(_UP, _HEIGHT),
         svg.across(across, _HEIGHT),
@@ -123,10 +127,10 @@ def _table(rows: Rows, last: int) -> Markup:
     names += [Column(name, True) for name in _FIGURES]
     cells = [
         [
-            str(row["kind"]), str(row["rule"]), words.count(row["runs"]),
+            named(row["kind"]), named(row["rule"]), words.count(row["runs"]),
             *(_share(row[f"{name}_mean"]) for name in _FIGURES),
         ]
-        for row in sorted(rows, key=lambda r: (_KINDS.index(r["kind"]), str(r["rule"])))
+        for row in sorted(rows, key=lambda r: (_rank(str(r["kind"])), str(r["rule"])))
         if row["round"] == last
     ]  # fmt: skip
     return table(names, cells, "Figures of the last round")

@@ -132,6 +132,8 @@ def test_a_client_votes_once_and_on_nothing_that_it_did_not_receive(site: Reader
         assert site.says(ann, ID, good=good) == "counts 0", "once, whatever it says then"
     assert site.says(site.conn("ann", HEAT), ID) == "counts 0", "in another connection, too"
     assert site.says(ann, b"?" * 16) == "counts 0", "a name that it has made up"
+    site.handed_over(b"o" * 16, "@b5/cellar/1")
+    assert site.says(ann, b"o" * 16, HEAT) == "counts 0", "its token does not have the cellar"
     # What a friend has told it: of another topic, another label, or of nothing that it reads.
     assert site.says(ann, b"w" * 16, HEAT) == "counts 0"
     assert site.says(ann, b"w" * 16, WATER) == "engine.feedback-unread"
