@@ -52,7 +52,11 @@ def simulations(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
         f"; {others} other plans are in the table" if others else "",
     )  # fmt: skip
     used = [one for one in _RULES if any(row["rule"] == one.name for row in rows)]
-    plots = [_of_kind(kind, [r for r in rows if r["kind"] == kind], used, across) for kind in kinds]
+    plots = [
+        _of_kind(kind, [r for r in rows if r["kind"] == kind], used, across)
+        for kind in kinds
+        if used
+    ]
     return tag(
         "div", lead, legend(used), plots, folded("Figures of the last round", _table(rows, last))
     )
@@ -75,7 +79,7 @@ def _of_kind(kind: str, rows: Rows, rules: Sequence[Series], across: Scale) -> M
         for name, said in _FIGURES.items()
         if any(row[f"{name}_mean"] is not None for row in rows)
     ]
-    note = "mean of the runs by round; the bands have 80 % of them"
+    note = f"mean of the runs by round; the band has 80{words.GAP}% of those of {rules[0].name}"
     return figure(cut(plain(kind), 40), tag("div", plots, class_="small"), note=note)
 
 
@@ -97,7 +101,8 @@ def _plot(
                 (across.place(r["round"]), _down(r[f"{name}_p10"]), _down(r[f"{name}_p90"]))
                 for r in own
             ]
-            lines.insert(0, svg.band(bounds, one.colour))
+            if one is rules[0]:  # of more of them nobody could tell which is whose
+                lines.insert(0, svg.band(bounds, one.colour))
             lines.append(svg.line(points, one.colour))
         x, y = points[-1]
         title = f"{one.name}, round {own[-1]['round']}: {_share(own[-1][f'{name}_mean'])}"
