@@ -69,7 +69,7 @@ def _rank(kind: str) -> tuple[int, str]:
 def _rounds(last: int) -> Scale:
     span = max(last - 1, 1)
     every = max(1, round(last / 4))
-    ticks = [Tick((n - 1) / span, str(n)) for n in range(1, last + 1) if (n - 1) % every == 0]
+    ticks = [Tick((n - 1) / span, words.count(n)) for n in range(1, last + 1, every)]
     return Scale(tuple(ticks), lambda value: (value - 1) / span)
 
 
