@@ -22,7 +22,9 @@ from pyspark.sql import types as T
 from . import understood
 from .shapes import WS, described, shape
 
-MARKS: Mapping[str, str] = {"hil": "behaviour", "nonce": "nonce", "audit": "event"}
+MARKS: Mapping[str, str] = {
+    "hil": "behaviour", "nonce": "nonce", "audit": "event", "simulation": "simulated",
+}  # fmt: skip
 """The contracts of lines, and of each the field by which its lines are known."""
 
 Sql = str

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from .measures.columns import summed
 
-LOGS = ("audit", "hil", "nonce", "bench")
+LOGS = ("audit", "hil", "nonce", "bench", "simulation")
 CLOCK_SET_MS = 978_307_200_000
 """2001: what says an earlier time has a clock that nobody had set."""
 

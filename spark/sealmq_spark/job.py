@@ -75,6 +75,7 @@ def run(
             audit=days.of(settled.audit),
             hil=days.of(settled.hil),
             nonce=days.of(settled.nonce),
+            simulation=days.of(settled.simulation),
         )
     with outputs.tables(out) as folder:
         made, found = _measured(spark, settled, folder, steps)
@@ -126,6 +127,8 @@ def _summary(
 ) -> dict[str, Any]:
     """All but what the findings come to."""
     kept = {name: found[f"kept {name}"] for name in LOGS}
+    if not kept["simulation"]:  # which few reports have
+        del kept["simulation"]
     reasons = sorted(settled.quarantined.items(), key=lambda item: (-item[1], item[0]))
     began = [found[f"began {name}"] for name in LOGS[:3] if found[f"began {name}"] is not None]
     ended = [found[f"ended {name}"] for name in LOGS[:3] if found[f"ended {name}"] is not None]

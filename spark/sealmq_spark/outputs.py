@@ -28,7 +28,17 @@ TABLES = "tables"
 SUMMARY = "summary.json"
 PAGE = "report.html"
 LOG = "spark.log"
-READ = ("ingest", "checkpoint", "lines", "audit", "hil", "nonce", "bench", "quarantine")
+READ = (
+    "ingest",
+    "checkpoint",
+    "lines",
+    "audit",
+    "hil",
+    "nonce",
+    "simulation",
+    "bench",
+    "quarantine",
+)
 _SCRATCH = ".scratch"
 _FORMAT = b"1\n"
 _FORGETTING = b"forgetting\n"

@@ -29,16 +29,17 @@ _FILES = "name string, file string, bytes bigint, made_ns bigint"
 
 @dataclass(frozen=True)
 class Settled:
-    """audit, hil, nonce: the columns of their contracts and `day`, each id once. bench: those of
-    its rows, `file` and `made`.
+    """audit, hil, nonce, simulation: the columns of their contracts and `day`, each id once. bench:
+    those of its rows, `file` and `made`.
 
-    lines = rows of audit, hil and nonce + repeated + what of quarantined are lines of segments.
+    lines = rows of these four + repeated + what of quarantined are lines of segments.
     quarantined: how many by reason; beyond REASONS reasons the rest is OTHERS.
     """
 
     audit: DataFrame
     hil: DataFrame
     nonce: DataFrame
+    simulation: DataFrame
     bench: DataFrame
     quarantine: DataFrame
     lines: int
@@ -47,7 +48,7 @@ class Settled:
 
 
 def settle(spark: SparkSession, out: Path) -> Settled:
-    """Writes OUT/audit, OUT/hil, OUT/nonce (by day), OUT/bench and OUT/quarantine anew."""
+    """Writes OUT/NAME of MARKS (by day), OUT/bench and OUT/quarantine anew."""
     place = Place(out)
     with locks.of_java(spark, place.out):
         return _Settling(spark, place).all()

@@ -69,7 +69,7 @@ NAMES = (
     "disclosures_matrix",
     "labelling_time", "labelling", "refusals_time", "refusals", "unenforced", "changed", "gaps",
     "cost", "paper", "stages", "behaviours", "flaky", "cuts", "coverage", "nonces", "reused",
-    "regressions", "quarantine",
+    "regressions", "simulations", "quarantine",
 )  # fmt: skip
 
 
@@ -155,6 +155,7 @@ _ORDERED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "cuts": (("behaviour", "cut_partition", "cut_op"), 200),
     "coverage": (("behaviour", "first"), 200),
     "regressions": (("source", "subject", "part", "what"), 200),
+    "simulations": (("plan", "kind", "rule", "round"), 20_000),
 }
 
 

@@ -23,6 +23,7 @@ from .measures.nonces import nonces, reused
 from .measures.paper import paper
 from .measures.refusals import refusals
 from .measures.regressions import regressions
+from .measures.simulations import simulations
 from .measures.stages import stages
 from .measures.unenforced import unenforced
 
@@ -60,6 +61,7 @@ TABLES: Mapping[str, Table] = {
     "paper": Table(paper, ("cost",)),
     "figures": Table(figures, ("bench",)),
     "regressions": Table(regressions, ("hil", "bench")),
+    "simulations": Table(simulations, ("simulation",)),
 }
 
 

@@ -10,7 +10,13 @@ from . import outputs
 from .page import words
 
 _REASONS = 8
-_LOGS = {"audit": "audit", "hil": "rig", "nonce": "nonces", "bench": "bench rows"}
+_LOGS = {
+    "audit": "audit",
+    "hil": "rig",
+    "nonce": "nonces",
+    "bench": "bench rows",
+    "simulation": "simulated rounds",
+}
 
 
 def lines(summary: Mapping[str, Any], out: Path, size: str) -> Iterator[str]:
@@ -25,7 +31,9 @@ def lines(summary: Mapping[str, Any], out: Path, size: str) -> Iterator[str]:
 
 def _rows(summary: Mapping[str, Any], size: str) -> Iterator[tuple[str, str]]:
     kept = ", ".join(
-        f"{_n(summary['kept'][log])} {name}" for log, name in _LOGS.items() if summary["kept"][log]
+        f"{_n(summary['kept'][log])} {name}"
+        for log, name in _LOGS.items()
+        if summary["kept"].get(log)
     )
     seconds = sum(summary["seconds"].values())
     yield "lines", f"{_n(summary['lines'])}, {seconds:.0f} s ({size} named now)"

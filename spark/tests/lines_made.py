@@ -45,7 +45,22 @@ NONCE: dict[str, Any] = {
     "nonce": "02526401a20426a4be000000",
     "digest": "611434e63042c00245d16de3f162941d",
 }
-BASES = {"audit": AUDIT, "hil": HIL, "nonce": NONCE}
+SIMULATION: dict[str, Any] = {
+    "v": 1,
+    "id": "0123456789abcdef-s1",
+    "at_ms": 1_795_909_765_398,
+    "simulated": "08f3cce6ae0e325b",
+    "sites": 64,
+    "rule": "average",
+    "kind": "malicious",
+    "seed": 1,
+    "round": 1,
+    "bad_withheld": 0,
+    "bad_delivered": 10,
+    "good_withheld": 3,
+    "good_delivered": 90,
+}
+BASES = {"audit": AUDIT, "hil": HIL, "nonce": NONCE, "simulation": SIMULATION}
 VALUES: list[Any] = [
     None, "", "x", "y" * 2000, "é" * 64, "é" * 65, 'a"b\\c', "\x01", "a\u2028b",
     "\U0001f600" * 64, -1, 0, 1, 7, 1.5, 1e30, 2**53 - 1, 2**53, 2**63, 253_402_300_799_999,

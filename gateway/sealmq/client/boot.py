@@ -16,12 +16,12 @@ from functools import partial
 from sealmq.mqtt import QoS2Receiver
 from sealmq_spec.const import U24
 from sealmq_spec.identity import Identity
-from sealmq_spec.origin import Reader
 from sealmq_spec.relink import relink
 from sealmq_spec.session import Session
 
 from .cipher import make
 from .core import Core
+from .foreign import Reader
 from .opening import take_answer
 from .outbox import Outbox
 from .randomness import mono_ms, new_salt

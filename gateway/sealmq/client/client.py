@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from sealmq.families import registry
+from sealmq.feedback import NAME, Said
 from sealmq_spec.const import CLEAR, LIFE_FOREVER, LIVE, MAX_PAYLOAD, OP_COMMAND, RETAINED
 from sealmq_spec.errors import Denied, Malformed, TooLarge, from_notice
 from sealmq_spec.identity import Identity
@@ -32,6 +33,7 @@ from .boot import Boots
 from .desk import Desk
 from .door import Door, Renew
 from .errors import Closed, Refused
+from .foreign import command
 from .life import FILTERS, Life
 from .operations import Draft, Operations, Wanted
 from .randomness import mono_ms
@@ -303,6 +305,17 @@ class Client:
             raise Malformed(f"a family's name has 1 to 255 bytes, this one {len(name)}")
         body = bytes((OP_COMMAND, len(name))) + name + command
         return await self._running().command(family, body, reply, within)
+
+    async def feedback(self, message: Message, good: bool, *, within: float | None = None) -> None:
+        """Say what a message of another site is worth, where a policy family takes that; once for
+        each message. What does not open the client says bad of by itself.
+
+        Raises Denied, RateLimited; Malformed for a message of the own site, which nobody rates.
+        """
+        if not message.id:
+            raise Malformed(f"{message.topic} is no message of another site")
+        body = command(Said(good, message.id, message.topic))
+        await self._running().command(NAME, body, True, within)
 
     async def set_attribute(
         self,

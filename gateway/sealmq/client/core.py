@@ -359,7 +359,8 @@ class Core:
         elif op == OP_NEWS:
             out.append(ev.Heard(News(*get_news(said))))
         elif op == OP_REPLY:
-            out.append(ev.Replied(*said))
+            if not self._intake.replied(said[0]):
+                out.append(ev.Replied(*said))
         elif op in (OP_EPOCH, OP_TIME) and self.session.outdated():
             out.append(ev.Outdated())
         elif op == OP_WELCOME:

@@ -6,12 +6,14 @@ from collections import Counter
 
 from sealmq.mqtt import Publish, QoS2Receiver, build
 from sealmq_spec.const import CONTROL, MANIFEST
-from sealmq_spec.errors import NoKey, SealError
+from sealmq_spec.errors import NoKey, SealError, Unauthentic
 from sealmq_spec.reader import Reader
 from sealmq_spec.records import get_record
 from sealmq_spec.session import Session
 
 from . import events as ev
+from .foreign import Complaints
+from .foreign import Reader as Foreign
 from .missing import Missing
 from .values import Message
 
@@ -28,10 +30,16 @@ class Intake:
         self._session, self._reader = session, reader
         self._received, self._refused = received, refused
         self._missing = Missing()
+        # Not with a reader that opens nothing: a bridge's.
+        self._foreign = reader if isinstance(reader, Foreign) else None
+        self._complaints = Complaints()
         self.out = bytearray()
 
     def message(self, packet: Publish, mono: int, events: list[ev.Event]) -> None:
         """A message. Raises SealError when it is refused."""
+        foreign = self._foreign
+        if foreign is not None:
+            foreign.last = b""
         try:
             now = self._session.now_ms(mono)
             opened = self._reader.open(packet.topic_raw, bytearray(packet.payload), now)
@@ -45,8 +53,25 @@ class Intake:
                 self.out += build.publish(CONTROL, self._session.fetch(label, mono))
                 self._missing.asked(label, self._session.ctr)
             return
-        message = Message.of(opened, packet.qos, packet.retain)
+        except Unauthentic:
+            if foreign is not None and foreign.last:
+                self._complain(packet.topic, foreign.last, mono)
+            raise
+        id = b"" if foreign is None else foreign.last
+        message = Message.of(opened, packet.qos, packet.retain, id)
         events.append(ev.Arrived(message, ack(packet)))
+
+    # Its outer tag has verified, so this site's mediator has sealed it; what is inside is not what
+    # its publisher made.
+    def _complain(self, topic: str, message: bytes, mono: int) -> None:
+        body = self._complaints.about(topic, message, mono)
+        if body:
+            self.out += build.publish(CONTROL, self._session.up(body, mono))
+            self._complaints.sent(self._session.ctr)
+
+    def replied(self, ctr: int) -> bool:
+        """A reply; whether it was to a complaint."""
+        return self._complaints.answered(ctr, False)
 
     def dismiss(self, packet: Publish, error: SealError, events: list[ev.Event]) -> None:
         """Counts and acknowledges what is refused."""
@@ -74,7 +99,9 @@ class Intake:
             self._give_up(self._missing.over(mono), events)
 
     def denied(self, ctr: int, mono: int, events: list[ev.Event]) -> bool:
-        """A notice for a control packet of ours; whether it was about records."""
+        """A notice for a control packet of ours; whether it was about records, or a complaint."""
+        if self._complaints.answered(ctr, True):
+            return True
         packets = self._missing.denied(ctr, mono) if self._missing else []
         self._give_up(packets, events)
         return bool(packets)

@@ -26,7 +26,8 @@ class Message:
     label, sender: names of the publisher's label and of the publisher, as the mediator tells them;
     "#" and the number where it does not. label_number, sender_number: what the message proves.
     age: seconds since it was published, by verified time; may be slightly negative. tlv: what
-    the site's policy families say of it, {type: value}, with bit 7 in critical types.
+    the site's policy families say of it, {type: value}, with bit 7 in critical types. id: what
+    `Client.feedback` names a message of another site by; b"" for one of the own site.
     """
 
     topic: str
@@ -40,9 +41,10 @@ class Message:
     tlv: dict[int, bytes] = field(default_factory=dict, repr=False)
     label_number: int = 0
     sender_number: int = 0
+    id: bytes = field(default=b"", repr=False)
 
     @classmethod
-    def of(cls, opened: Opened, qos: int, retain: bool) -> Message:
+    def of(cls, opened: Opened, qos: int, retain: bool, id: bytes = b"") -> Message:
         """From what the portable reader gives."""
         return cls(
             opened.topic,
@@ -56,6 +58,7 @@ class Message:
             opened.tlv,
             opened.label,
             opened.sender,
+            id,
         )
 
 

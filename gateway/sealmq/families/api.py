@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args
 
+from sealmq.feedback import Said as Feedback
+
 from .ask import FOREVER, HOWS, NEVER, Ask, Dep, Question, Sub, Who
 from .attributes import Attribute, Attributes, Declared, UnknownAttribute, pair
 from .duties import (
@@ -46,6 +48,7 @@ __all__ = [
     "FamilyConfigError",
     "FamilyError",
     "FamilyRecord",
+    "Feedback",
     "Follow",
     "LabelTopic",
     "Later",
@@ -358,6 +361,12 @@ class Family:
     def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
         """Judge a command (SPEC.md 4.4, op 0x81). Pure: it proposes, it changes nothing."""
         return deny("engine.no-command", f"the family {self.name} takes no commands")
+
+    def feedback(self, who: Who, said: Feedback, now_ms: int) -> Proposal | Verdict:
+        """What a reader says of a message of another site that it may have got (GATEWAY.md G11): it
+        subscribes to the topic. As `command`; the first family that overrides this is asked.
+        """
+        return deny("engine.no-feedback", f"the family {self.name} takes no feedback")
 
     def greet(self, who: Who) -> bytes:
         """What this client is told after each of its welcomes (SPEC.md 4.4, op 9), at most 1,024

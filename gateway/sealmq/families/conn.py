@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from sealmq import feedback
+
 from .api import Later, Proposal, Question, Seen, Sub, Verdict
 from .ask import NO_TLV, Ask, Dep, Who
 from .cache import Slot
@@ -294,7 +296,12 @@ class Conn:
         """Op 0x81. A Proposal: commit, audit, Engine.apply, reply. A Verdict: the refusal. Later:
         give others a turn before each `go_on`.
         """
+        if family == feedback.NAME:
+            return self._questions.feedback(self.who, body, now_ms, self._reads)
         return self._questions.command(self.who, family, body, now_ms)
+
+    def _reads(self, topic: str) -> bool:
+        return any(sub.reaches(topic) for sub in self._subs.values())
 
     def close(self, now_ms: int) -> None:
         """The connection is gone; its cached verdicts too. May be called twice."""

@@ -12,6 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Generic
 
+from sealmq import feedback
+from sealmq_spec.errors import SealError
+
 from .api import (
     AUDITED,
     COMMAND,
@@ -41,7 +44,7 @@ from .shared import reaching
 from .told import FAMILY as ATTRIBUTES
 from .told import Derived, Pushed
 
-RESERVED = frozenset({ENGINE, TOLD, COUNTS})
+RESERVED = frozenset({ENGINE, TOLD, COUNTS, feedback.NAME})
 """No family may have these names."""
 LOOKED_AT = 256
 """With no more cached verdicts of a connection than these, each is looked at when one of its
@@ -82,6 +85,7 @@ class Questions(Generic[K]):
         self._judge = Judge(self.order, self._fault)
         self._seers = overriding(self.order, "see")
         self._greeters = overriding(self.order, "greet")
+        self._raters = overriding(self.order, "feedback")
         self.listens: frozenset[Seen] = frozenset()
         self._tails: dict[tuple[object, ...], str] = {}
         self._few: frozenset[int] = frozenset().union(*(family.few for family in self.order))
@@ -213,6 +217,24 @@ class Questions(Generic[K]):
         got = self._commanded(family, lambda: to.command(who, body, now_ms))
         if isinstance(got, Later):
             return Later(partial(self._command_on, who, to, got.go_on))
+        return self._checked(who, to, got)
+
+    def feedback(
+        self, who: Who, body: bytes, now_ms: int, reads: Callable[[str], bool]
+    ) -> Proposal | Verdict:
+        """Conn.command of the name `feedback`. reads: whether it subscribes to a topic."""
+        if not self._raters:
+            return deny("engine.no-feedback", "no policy family of this site takes feedback")
+        try:
+            said = feedback.read(body)
+        except SealError as error:
+            return deny("engine.feedback-malformed", str(error)[:200])
+        if not reads(said.topic):
+            return deny("engine.feedback-unread", "the client does not subscribe to the topic")
+        to = self._raters[0]
+        if self._judge.has_lost(to.name):
+            return deny("engine.exception", f"{to.name} has lost its state")
+        got = self._commanded(to.name, lambda: to.feedback(who, said, now_ms))
         return self._checked(who, to, got)
 
     def _command_on(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
-from . import alarms, costs, officer, overview, rig, traffic
+from . import alarms, costs, officer, overview, rig, simulations, traffic
 from .markup import Markup, tag
 from .traffic import Shown
 
@@ -33,6 +33,7 @@ _SECTIONS: tuple[tuple[str, str, Section], ...] = (
     ("cuts", "Power cuts", rig.cuts),
     ("stages", "Latency by stage", rig.stages),
     ("costs", "Costs", costs.costs),
+    ("simulations", "Simulated sites", simulations.simulations),
     ("quarantine", "Quarantine", overview.quarantine),
 )
 # Nothing but the styles that stand in the page itself: no script, no image, no font, no request.

@@ -200,4 +200,7 @@ def about(summary: Mapping[str, Any]) -> Markup:
 def _kept(kept: Mapping[str, Any]) -> str:
     names = (("audit", "audit records"), ("hil", "of the rig"), ("nonce", "nonces"))
     parts = [f"{words.count(kept.get(key) or 0)} {name}" for key, name in names]
-    return ", ".join([*parts, f"{words.count(kept.get('bench') or 0)} rows of benches"])
+    parts.append(f"{words.count(kept.get('bench') or 0)} rows of benches")
+    if simulated := kept.get("simulation"):
+        parts.append(f"{words.count(simulated)} simulated rounds")
+    return ", ".join(parts)

@@ -13,7 +13,7 @@ MANIFEST = Manifest(
         help="a client needs a token too for what it publishes and reads, and has none at first",
         closed="who has no token publishes and reads nothing: [families.trust.tokens]",
     ),
-    names_clients=("tokens",),
+    names_clients=("tokens", "assessors"),
     between=Ref("between:Between"),
     commands={"trust": Ref("cli.trust")},
     hints={

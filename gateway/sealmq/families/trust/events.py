@@ -1,11 +1,11 @@
 """Messages that neighbours have forwarded, and what is said of them: the events ⟨b, m, f⟩ of
 H and their evaluation E (Chen, Vidalis and Yang, III-C).
 
-An event charges the neighbour that forwarded the message. Nobody here sees plaintext: readers say,
-with the proof of who they are, that the inner tag failed, an assessor that a value is out of its
-range. A client has one vote a message. One reader alone costs a neighbour little, however much it
-complains; two that agree, or an assessor, count in full. A good vote is worth no more than none:
-that nobody has complained is what makes a message good.
+An event charges the neighbour that forwarded the message, as `Ratings.saw` says. Nobody here sees
+plaintext: readers say, with the proof of who they are, that the inner tag failed, an assessor that
+a value is out of its range. A client has one vote a message. One reader alone costs a neighbour
+little, however much it complains; two that agree, or an assessor, count in full. A good vote is
+worth no more than none: that nobody has complained is what makes a message good.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ ALONE = 2
 class _Event:
     neighbour: str
     topic: str
+    label: str
     at_ms: int
     voted: set[str] = field(default_factory=set)
     against: list[str] = field(default_factory=list)
@@ -45,18 +46,31 @@ class Events:
     def __len__(self) -> int:
         return len(self._open)
 
-    def forwarded(self, neighbour: str, message: bytes, topic: str, now_ms: int) -> None:
-        """⟨neighbour, message, topic⟩; the neighbour that handed it over first counts."""
+    def forwarded(
+        self, neighbour: str, message: bytes, topic: str, now_ms: int, label: str = ""
+    ) -> None:
+        """⟨neighbour, message, topic⟩; the neighbour that handed it over first counts. topic,
+        label: as they are here, @SITE/TOPIC and LABEL@SITE."""
         if len(self._open) >= MOST_EVENTS:
             self._settle_one(next(iter(self._open)), now_ms)
-        self._open.setdefault(message, _Event(neighbour, topic, now_ms))
+        self._open.setdefault(message, _Event(neighbour, topic, label, now_ms))
 
     def vote(
-        self, client: str, message: bytes, good: bool, now_ms: int, assessor: bool = False
+        self,
+        client: str,
+        message: bytes,
+        good: bool,
+        now_ms: int,
+        assessor: bool = False,
+        topic: str | None = None,
+        label: str | None = None,
     ) -> bool:
-        """Whether it counts: of a message that is open, and once."""
+        """Whether it counts: of a message that is open, and once. topic, label: what the client may
+        read; another message's is not its."""
         event = self._open.get(message)
         if event is None or client in event.voted or len(event.voted) >= MOST_VOTERS:
+            return False
+        if topic not in (None, event.topic) or label not in (None, event.label):
             return False
         event.voted.add(client)
         if not good:
@@ -77,7 +91,8 @@ class Events:
 
     def _settle_one(self, message: bytes, now_ms: int) -> None:
         event = self._open.pop(message)
-        self._ratings.saw(event.neighbour, not self._is_bad(event, now_ms), now_ms)
+        good = not self._is_bad(event, now_ms)
+        self._ratings.saw(event.neighbour, good, now_ms, _issuer(event.topic))
 
     def _is_bad(self, event: _Event, now_ms: int) -> bool:
         if event.assessed_bad or len(event.against) >= AGREE:
@@ -91,3 +106,8 @@ class Events:
             times.append(now_ms)
         self._alone[(reader, neighbour)] = times
         return believed
+
+
+def _issuer(topic: str) -> str:
+    """Whose message it is, of a topic as this site has it."""
+    return topic[1:].partition("/")[0] if topic.startswith("@") else ""

@@ -34,6 +34,7 @@ from .tokens import FORGED as TOKEN_FORGED
 from .wire import MALFORMED, BadRecord, malformed, name, number, opened, pack, u64, unpack
 
 EVIDENCE = b"sealmq-evidence-1"
+CHANNEL = b"sealmq-evidence-of-issuer-1"
 PERIOD_MS = 60_000
 """How often ratings are computed anew."""
 VALID_MS = 60 * PERIOD_MS
@@ -51,6 +52,7 @@ ENDED = "trust.message.token-ended"
 OWN = "trust.message.own"
 OUTSIDE = "trust.message.outside"
 UNSUBSCRIBED = "trust.message.unsubscribed"
+CLOSED = "trust.message.closed"
 NO_TOKEN = "trust.message.no-token"  # noqa: S105 - a rule's id
 SENT = "trust.message.sent"
 
@@ -392,6 +394,9 @@ class Exchange:
         if not does.deliver:
             reason = f"{neighbour}, rated {rating / 10_000:g}, has handed it over"
             return Decision(False, False, (), does.rule, reason, until), known
+        if (neighbour, token.issuer) in self._ratings.closed:
+            reason = f"what {neighbour} hands over of {token.issuer} was bad more than good"
+            return Decision(False, False, (), CLOSED, reason, until), known
         to = self._wanting(f"{NEIGHBOUR}{token.issuer}/{topic}", but=(neighbour, token.issuer))
         return Decision(True, does.sign, to, does.rule, accepted.reason, until), known
 
@@ -423,15 +428,26 @@ class Exchange:
         if self._ratings.falls(neighbour, now_ms):
             self._due_ms = now_ms  # who has done so much is not listened to for another minute
 
-    def forwarded(self, neighbour: str, message: bytes, topic: str, now_ms: int) -> None:
-        """The event ⟨neighbour, message, topic⟩: it was accepted and delivered."""
-        self._events.forwarded(neighbour, message, topic, now_ms)
+    def forwarded(
+        self, neighbour: str, message: bytes, topic: str, now_ms: int, label: str = ""
+    ) -> None:
+        """The event ⟨neighbour, message, topic⟩: it was accepted and delivered. message: as
+        sealmq.feedback names it. topic, label: as they are here, @SITE/TOPIC and LABEL@SITE."""
+        self._events.forwarded(neighbour, message, topic, now_ms, label)
 
     def vote(
-        self, client: str, message: bytes, good: bool, now_ms: int, assessor: bool = False
+        self,
+        client: str,
+        message: bytes,
+        good: bool,
+        now_ms: int,
+        assessor: bool = False,
+        topic: str | None = None,
+        label: str | None = None,
     ) -> bool:
-        """What a client says of a message; whether it counts."""
-        return self._events.vote(client, message, good, now_ms, assessor)
+        """What a client says of a message; whether it counts. topic, label: that the client reads,
+        as its mediator says; None: whichever."""
+        return self._events.vote(client, message, good, now_ms, assessor, topic, label)
 
     def tick(self, now_ms: int) -> None:
         """Every second or so: what is over goes, ratings are computed anew when they are due."""
@@ -446,8 +462,10 @@ class Exchange:
             self._rate(now_ms)
 
     def _rate(self, now_ms: int) -> None:
-        blocked = self._ratings.blocked
+        blocked, closed = self._ratings.blocked, self._ratings.closed
         rated = self._ratings.ratings(now_ms)
+        if self._ratings.closed != closed:
+            self._decisions.clear()
         if self._ratings.blocked != blocked:
             self._blocked_changed(now_ms)
         if rated == self._rated and now_ms < self._said_until - VALID_MS // 2:
@@ -525,11 +543,18 @@ class Exchange:
         for neighbour in self._sites.neighbours:
             good, bad = (round(1000 * e) for e in self._ratings.evidence(neighbour, now_ms))
             yield pack(EVIDENCE, neighbour.encode(), u64(good), u64(bad), u64(now_ms))
+        for (neighbour, issuer), (r, s, charged) in self._ratings.channels(now_ms).items():
+            said = (round(1000 * r), round(1000 * s), now_ms, charged)
+            yield pack(CHANNEL, neighbour.encode(), issuer.encode(), *map(u64, said))
 
     def restore(self, record: bytes, now_ms: int) -> None:
         """One of `rows`, after neighbours are enrolled. What does not fit any more is left out."""
         try:
-            if next(iter(unpack(record)), b"") != EVIDENCE:
+            kind = next(iter(unpack(record)), b"")
+            if kind == CHANNEL:
+                self._restore_channel(record, now_ms)
+                return
+            if kind != EVIDENCE:
                 self._restore_signed(record, now_ms)
                 return
             fields = opened(record, EVIDENCE, 4)
@@ -537,6 +562,13 @@ class Exchange:
             self._ratings.restore(name(fields[0]), good / 1000, bad / 1000, min(at, now_ms))
         except BadRecord:
             return
+
+    def _restore_channel(self, record: bytes, now_ms: int) -> None:
+        fields = opened(record, CHANNEL, 6)
+        good, bad, at, charged = map(number, fields[2:6])
+        channel = name(fields[0]), name(fields[1])
+        at, charged = min(at, now_ms), min(charged, now_ms)
+        self._ratings.restore_channel(channel, good / 1000, bad / 1000, at, charged)
 
     def _restore_signed(self, record: bytes, now_ms: int) -> None:
         if next(iter(unpack(record)), b"") == INTRODUCED:

@@ -49,9 +49,12 @@ class Least:
 class Oriented:
     """The graph of ratings for one issuer."""
 
-    def __init__(self, edges: Edges, issuer: str) -> None:
+    def __init__(
+        self, edges: Edges, issuer: str, distance: Mapping[str, int] | None = None
+    ) -> None:
+        """distance: links from the issuer to each site, where they are known already."""
         self.issuer = issuer
-        self.distance = distances(edges, issuer)
+        self.distance = distances(edges, issuer) if distance is None else distance
         self.parents: dict[str, list[tuple[str, int]]] = {}
         self.children: dict[str, list[tuple[str, int]]] = {}
         for (a, b), rating in sorted(edges.items()):
@@ -60,6 +63,7 @@ class Oriented:
                 self.children.setdefault(a, []).append((b, rating))
         # Nearest to the issuer first.
         self._order = sorted(self.distance, key=lambda site: (self.distance[site], site))
+        self._steps: list[list[tuple[int, int]]] | None = None
 
     def _runs(self, a: str, b: str) -> bool:
         if a not in self.distance or b not in self.distance:
@@ -77,6 +81,39 @@ class Oriented:
                 if site not in found or one.below(found[site]):
                     found[site] = one
         return found
+
+    def reaching(self, target: str, measure: Measure, threshold: int) -> frozenset[str]:
+        """Sites whose least path to the target reaches the threshold: what `least` says, for one
+        threshold and much cheaper. An average is at θ if the edges' sum, less θ for each of them,
+        is not below 0: so one least sum a site will do, however many edges its path has.
+        """
+        if measure == "weakest":
+            rated = self._weakest(target)
+            return frozenset(site for site, worst in rated.items() if worst >= threshold)
+        if target not in self.distance:
+            return frozenset()
+        steps, order = self._numbered(), self._order
+        at = order.index(target)
+        far = 1 << 62
+        above = [far] * at
+        above.append(0)
+        for site in range(at, -1, -1):
+            if above[site] < far:
+                so_far = above[site] - threshold
+                for parent, rating in steps[site]:
+                    if so_far + rating < above[parent]:
+                        above[parent] = so_far + rating
+        return frozenset(order[site] for site in range(at) if 0 <= above[site] < far)
+
+    def _numbered(self) -> list[list[tuple[int, int]]]:
+        """`parents`, by places in the order: made once, and much quicker to go through."""
+        if self._steps is None:
+            place = {site: number for number, site in enumerate(self._order)}
+            self._steps = [
+                [(place[parent], rating) for parent, rating in self.parents.get(site, ())]
+                for site in self._order
+            ]
+        return self._steps
 
     def sums(self, target: str) -> dict[str, dict[int, int]]:
         """Of each site the least sum of a path to the target for each number of edges."""
@@ -107,7 +144,7 @@ class Oriented:
         """All of them, which may be many."""
         if source == target:
             return
-        found = self._reaching(target)
+        found = self._leading_to(target)
         waiting: deque[tuple[str, ...]] = deque([(source,)])
         while waiting:
             path = waiting.popleft()
@@ -152,7 +189,7 @@ class Oriented:
             elif child in weakest and (met or weakest[child] == worst):
                 yield from self._at_weakest((*path, child), target, weakest, -1 if met else worst)
 
-    def _reaching(self, target: str) -> set[str]:
+    def _leading_to(self, target: str) -> set[str]:
         found = {target}
         for site in self._towards(target):
             if site in found:

@@ -4,6 +4,12 @@
 Ratings and thresholds are whole numbers of 1/10,000, rounded down. Each good message adds 1 to r,
 each bad one μ to s. Evidence has a half-life, and r + s a cap: without them somebody who was good a
 thousand times is bad 134 times before it falls below .6.
+
+What a neighbour hands over of another issuer is also held by itself, as a channel. A bad message
+costs the neighbour once a half-life for each issuer, and its channel every time; where more speaks
+against a channel than for it, by more than one bad message, it is closed, until that has aged away.
+So a neighbour that cannot know yet does not stand for what an issuer does, one wrong complaint
+closes nothing, and whoever puts bad messages under another's name closes no way but his own.
 """
 
 from __future__ import annotations
@@ -57,6 +63,8 @@ class Weights:
     cap: int = 50
     block: int = 2500
     free: int = 4000
+    by_issuer: bool = True
+    """Whether channels are held; else a neighbour stands for all that it hands over."""
 
 
 WEIGHTS = Weights()
@@ -67,6 +75,15 @@ class _Evidence:
     good: float = 0.0
     bad: float = 0.0
     at_ms: int = 0
+    charged_ms: int = 0
+    """Of a channel: when it last cost its neighbour something; 0: never."""
+
+
+Channel = tuple[str, str]
+"""A neighbour, and the issuer of what it hands over."""
+MOST_CHANNELS = 4096
+_AGED_AWAY = 1.0
+"""Evidence of a channel of which nothing more is held."""
 
 
 class Ratings:
@@ -75,7 +92,9 @@ class Ratings:
     def __init__(self, weights: Weights = WEIGHTS) -> None:
         self.weights = weights
         self._of: dict[str, _Evidence] = {}
+        self._channels: dict[Channel, _Evidence] = {}
         self.blocked: frozenset[str] = frozenset()
+        self.closed: frozenset[Channel] = frozenset()
 
     def add(self, neighbour: str, now_ms: int) -> None:
         """A neighbour of which nothing is known yet, or what is known stays."""
@@ -86,15 +105,47 @@ class Ratings:
         if neighbour in self._of and good + bad <= self.weights.cap + 1:
             self._of[neighbour] = _Evidence(good, bad, at_ms)
 
+    def restore_channel(
+        self, channel: Channel, good: float, bad: float, at_ms: int, charged_ms: int
+    ) -> None:
+        """The same of a channel."""
+        there = channel[0] in self._of and len(self._channels) < MOST_CHANNELS
+        if there and good + bad <= self.weights.cap + 1:
+            self._channels[channel] = _Evidence(good, bad, at_ms, charged_ms)
+
     def remove(self, neighbour: str) -> None:
         self._of.pop(neighbour, None)
         self.blocked -= {neighbour}
+        self._channels = {c: held for c, held in self._channels.items() if c[0] != neighbour}
+        self.closed = frozenset(c for c in self.closed if c[0] != neighbour)
 
-    def saw(self, neighbour: str, good: bool, now_ms: int) -> None:
-        """A message that it handed over was good, or something that it did was bad."""
+    def saw(self, neighbour: str, good: bool, now_ms: int, issuer: str = "") -> None:
+        """A message that it handed over was good, or something that it did was bad. issuer: whose
+        message it was; "": its own doing."""
         held = self._of.get(neighbour)
         if held is None:
             return
+        if issuer not in ("", neighbour) and self.weights.by_issuer:
+            channel = self._channel((neighbour, issuer))
+            self._add(channel, good, now_ms)
+            if not good:
+                again_ms = channel.charged_ms + self.weights.half_life_ms
+                if channel.charged_ms and now_ms < again_ms:
+                    return
+                channel.charged_ms = now_ms
+        self._add(held, good, now_ms)
+
+    def _channel(self, channel: Channel) -> _Evidence:
+        found = self._channels.get(channel)
+        if found is None:
+            if len(self._channels) >= MOST_CHANNELS:
+                # Who makes up issuers loses his own channels first.
+                mine = [c for c in self._channels if c[0] == channel[0]] or list(self._channels)
+                self._channels.pop(min(mine, key=lambda c: self._channels[c].bad))
+            found = self._channels[channel] = _Evidence()
+        return found
+
+    def _add(self, held: _Evidence, good: bool, now_ms: int) -> None:
         self._age(held, now_ms)
         if good:
             held.good += 1
@@ -124,12 +175,26 @@ class Ratings:
         low = rate(good, bad, self.weights.base) < self.weights.block
         return low and neighbour in self._of and neighbour not in self.blocked
 
+    def channels(self, now_ms: int) -> Mapping[Channel, tuple[float, float, int]]:
+        """r, s and when it last cost its neighbour something, of each channel."""
+        for held in self._channels.values():
+            self._age(held, now_ms)
+        return {c: (held.good, held.bad, held.charged_ms) for c, held in self._channels.items()}
+
     def ratings(self, now_ms: int) -> Mapping[str, int]:
-        """Of all neighbours; who is blocked by them is settled again."""
+        """Of all neighbours; who is blocked by them, and what is closed, is settled again."""
         w = self.weights
         found = {n: rate(*self.evidence(n, now_ms), w.base) for n in self._of}
         self.blocked = frozenset(
             n for n, rating in found.items()
             if rating < (w.free if n in self.blocked else w.block)
+        )  # fmt: skip
+        held = self.channels(now_ms)
+        self._channels = {
+            c: self._channels[c] for c, (r, s, _) in held.items() if r + s >= _AGED_AWAY
+        }
+        self.closed = frozenset(
+            c for c in self._channels
+            if held[c][1] > held[c][0] + (0 if c in self.closed else self.weights.bad)
         )  # fmt: skip
         return found

@@ -17,6 +17,11 @@ DELIVER_TOKEN = "trust.deliver.token"  # noqa: S105 - a rule's id
 DELIVER_BRIDGE = "trust.deliver.bridge"
 DELIVER_OUTSIDE = "trust.deliver.outside"
 DELIVER_RECORD = "trust.deliver.record"
+FEEDBACK_OWN = "trust.feedback.own"
+FEEDBACK_OUTSIDE = "trust.feedback.outside"
+FEEDBACK_LABEL = "trust.feedback.label"
+FEEDBACK_RATE = "trust.feedback.rate"
+FEEDBACK_LONG = "trust.feedback.long"
 
 RULES: Mapping[str, str] = {
     CONNECT: "A token says what may be published and read, not who may connect.",
@@ -31,5 +36,10 @@ RULES: Mapping[str, str] = {
     DELIVER_TOKEN: "The topic is in F_s of the client's token.",
     DELIVER_BRIDGE: "A bridge gets what is exported; tokens are judged when it leaves.",
     DELIVER_OUTSIDE: "The topic is not in F_s of the client's token.",
+    FEEDBACK_OWN: "Feedback is on messages of other sites, @SITE/TOPIC.",
+    FEEDBACK_OUTSIDE: "The topic is not in F_s of the client's token.",
+    FEEDBACK_LABEL: "The site exports nothing to this one that the client's label reads.",
+    FEEDBACK_RATE: "The client says more than it may.",
+    FEEDBACK_LONG: "The topic is longer than what a bridge can be told.",
     DELIVER_RECORD: "Public records are for everybody.",
 }

@@ -11,6 +11,9 @@ half_life = "24h"       # of evidence
 cap = 50                # the most evidence that is held of a neighbour
 block = 0.25            # below it a neighbour is blocked
 free = 0.4              # and from here on it is not any more
+by_issuer = true        # bad messages close the way of their issuer, over that neighbour alone
+
+assessors = ["checker"] # clients whose word alone makes a message bad
 
 [families.trust.tokens.thermometer]     # of an own client; who has none publishes and reads nothing
 publish = ["hall/temperature"]          # F_p
@@ -39,7 +42,7 @@ _SPAN = re.compile(r"([1-9][0-9]{0,4})([mhd])\Z")
 _UNIT_MS = {"m": HOUR_MS // 60, "h": HOUR_MS, "d": 24 * HOUR_MS}
 _KEYS = (
     "way", "measure", "sign", "accept", "signers", "bad", "base", "half_life", "cap", "block",
-    "free", "tokens",
+    "free", "by_issuer", "assessors", "tokens",
 )  # fmt: skip
 
 
@@ -58,6 +61,7 @@ class Settings:
     rules: Rules = RULES
     weights: Weights = WEIGHTS
     tokens: Mapping[str, LocalToken] = field(default_factory=dict)
+    assessors: frozenset[str] = frozenset()
 
 
 def read(config: Policy) -> Settings:
@@ -88,11 +92,12 @@ def read(config: Policy) -> Settings:
         Rules(way, measure, sign, accept, signers),  # type: ignore[arg-type]
         replace(
             weights,
-            bad=bad, cap=cap, block=block, free=free,
+            bad=bad, cap=cap, block=block, free=free, by_issuer=_bool(found, "by_issuer"),
             base=_part(found, "base", weights.base),
             half_life_ms=_span(found, "half_life", weights.half_life_ms),
         ),
         _tokens(found.get("tokens", {}), config),
+        _assessors(found.get("assessors", []), config),
     )  # fmt: skip
 
 
@@ -117,6 +122,16 @@ def _tokens(rows: object, config: Policy) -> dict[str, LocalToken]:
         publish, subscribe = (_filters(row, key, word) for word in ("publish", "subscribe"))
         found[client] = LocalToken(publish, subscribe)
     return found
+
+
+def _assessors(names: object, config: Policy) -> frozenset[str]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise FamilyConfigError("assessors", "assessors is a list of clients", 'assessors = ["c"]')
+    for name in names:
+        if name not in config.clients:
+            hint = near(name, config.clients)
+            raise FamilyConfigError("assessors", f"there is no client {name!r}", hint)
+    return frozenset(names)
 
 
 def _filters(row: Mapping[str, Any], key: str, word: str) -> tuple[str, ...]:
@@ -164,6 +179,13 @@ def _whole(found: Mapping[str, Any], key: str, otherwise: int, least: int, most:
     if type(value) is not int or not least <= value <= most:
         hint = f"a whole number from {least} to {most}: {key} = {otherwise}"
         raise FamilyConfigError(key, f"{value!r} is no such number", hint)
+    return value
+
+
+def _bool(found: Mapping[str, Any], key: str) -> bool:
+    value = found.get(key, True)
+    if not isinstance(value, bool):
+        raise FamilyConfigError(key, f"{value!r} is neither true nor false", f"{key} = true")
     return value
 
 

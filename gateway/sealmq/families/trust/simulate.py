@@ -4,7 +4,8 @@ leave to future work, IV).
 Each round sites publish, messages flow from site to site as the rules let them, readers say what
 was bad (and err now and then), ratings are computed anew and told. Sites that lie tell others than
 they hold. Time is a round; randomness is passed in. The rules are those of `decide` and `paths`,
-the ratings those of `ratings`; signatures are taken as made.
+the ratings those of `ratings`, what readers say counts as in `events`; signatures are taken as
+made.
 
 A bad message that an honest site does not deliver is found: precision is how many of those that
 were not delivered were bad, recall how many bad ones were not delivered.
@@ -14,22 +15,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
-from .decide import Rules, accepts, handed
-from .paths import Edges, Least, Oriented, Vector, distances, without
+from .decide import Counting, Rules, handed
+from .events import Events
+from .paths import Edges, Oriented, Vector, distances, without
 from .ratings import HOUR_MS, SCALE, WEIGHTS, Ratings, Weights
 
-HONEST, CLIENT, MALICIOUS, ON_OFF, COLLUDING, MOUTHING = (
-    "honest", "bad clients", "malicious", "on-off", "colluding", "bad-mouthing",
+HONEST, CLIENT, MALICIOUS, ON_OFF, COLLUDING, BENDING, MOUTHING = (
+    "honest", "bad-clients", "malicious", "on-off", "colluding", "bending", "bad-mouthing",
 )  # fmt: skip
-KINDS = (HONEST, CLIENT, MALICIOUS, ON_OFF, COLLUDING, MOUTHING)
+KINDS = (HONEST, CLIENT, MALICIOUS, ON_OFF, COLLUDING, BENDING, MOUTHING)
+_GANG = frozenset({MALICIOUS, ON_OFF, COLLUDING, BENDING})
+"""Those of whom colluders speak well."""
+_OPEN = frozenset({MALICIOUS, COLLUDING, BENDING})
+"""They let everything through, with their word for it."""
 RULES: Mapping[str, Rules] = {
     "neighbour": Rules(way="neighbour"),
     "average": Rules(),
     "weakest": Rules(measure="weakest"),
-    "two signers": Rules(signers=2),
+    "two-signers": Rules(signers=2),
+    "spki": Rules(way="spki"),
 }
 
 
@@ -51,7 +58,8 @@ class Plan:
     """A round."""
     shares: Mapping[str, float] = field(
         default_factory=lambda: {
-            CLIENT: 0.05, MALICIOUS: 0.05, ON_OFF: 0.03, COLLUDING: 0.03, MOUTHING: 0.02,
+            CLIENT: 0.05, MALICIOUS: 0.03, ON_OFF: 0.03, COLLUDING: 0.03, BENDING: 0.02,
+            MOUTHING: 0.02,
         }
     )  # fmt: skip
     history: int = 20
@@ -60,13 +68,24 @@ class Plan:
     """Rounds for which an on-off site is good, then bad."""
     client_bad: float = 0.5
     """Of the messages of a site that is honest and has a malicious client."""
+    readers: int = 3
+    """Of a message, at each site."""
     wrong: float = 0.05
-    """How often readers err."""
+    """How often a reader errs."""
     weights: Weights = WEIGHTS
 
 
-@dataclass(frozen=True, slots=True)
-class _Message:
+def of_kind(kind: str, share: float, plan: Plan) -> Plan:
+    """The plan with one kind of malice. Colluders bend ratings for somebody: half of them are
+    plainly malicious."""
+    shares = {} if kind == HONEST else {kind: share}
+    if kind == BENDING:
+        shares = {BENDING: share / 2, MALICIOUS: share / 2}
+    return replace(plan, shares=shares)
+
+
+class _Message(NamedTuple):
+    id: bytes
     origin: str
     bad: bool
 
@@ -77,6 +96,16 @@ class _Site:
     kind: str
     neighbours: list[str]
     ratings: Ratings
+    events: Events
+
+
+class Counts(NamedTuple):
+    """Of a round, over all honest sites: bad and good messages that were withheld, or delivered."""
+
+    bad_withheld: int
+    bad_delivered: int
+    good_withheld: int
+    good_delivered: int
 
 
 class World:
@@ -95,19 +124,24 @@ class World:
                 ratings.add(other, 0)
                 for _ in range(plan.history):
                     ratings.saw(other, True, 0)
-            self.sites[name] = _Site(name, kinds[name], beside, ratings)
+            self.sites[name] = _Site(name, kinds[name], beside, ratings, Events(ratings, 0))
         self._traffic = [self._published(turn) for turn in range(plan.rounds)]
+        # Who is linked to whom never changes, so distances are looked for once.
+        self._links: Edges = {(o, s.name): 0 for s in self.sites.values() for o in s.neighbours}
+        self._distances: dict[tuple[frozenset[str], str], dict[str, int]] = {}
         self._edges: Edges = {}
         self._own: dict[str, Mapping[str, int]] = {}
+        self._graphs: dict[frozenset[str], Edges] = {}
         self._views: dict[tuple[frozenset[str], str], Oriented] = {}
-        self._leasts: dict[tuple[frozenset[str], str, str], Mapping[str, Least]] = {}
+        self._counting: dict[tuple[str, str], Counting] = {}
 
     def _published(self, turn: int) -> list[_Message]:
         names = list(self.sites)
         found = []
-        for _ in range(self._plan.messages):
+        for number in range(self._plan.messages):
             site = self.sites[names[int(self._draw.random() * len(names))]]
-            found.append(_Message(site.name, self._is_bad(site, turn)))
+            id = b"%d.%d" % (turn, number)
+            found.append(_Message(id, site.name, self._is_bad(site, turn)))
         return found
 
     def _is_bad(self, site: _Site, turn: int) -> bool:
@@ -118,46 +152,47 @@ class World:
             return turn // self._plan.phase % 2 == 1
         return site.kind in (MALICIOUS, COLLUDING)
 
-    def run(self) -> list[dict[str, Any]]:
-        """By round: precision, recall, and the share of good messages that are delivered."""
-        found = []
-        for turn, messages in enumerate(self._traffic):
-            now_ms = turn * HOUR_MS
-            self._rate(now_ms)
-            counts = {(bad, got): 0 for bad in (True, False) for got in (True, False)}
-            for message in messages:
-                got = self._flow(message, now_ms)
-                for site in self.sites.values():
-                    if site.kind in (HONEST, CLIENT) and site.name != message.origin:
-                        counts[message.bad, site.name in got] += 1
-            found.append(_measures(turn + 1, counts))
-        return found
+    def run(self) -> list[Counts]:
+        """By round."""
+        return [self._round(turn * HOUR_MS, some) for turn, some in enumerate(self._traffic)]
+
+    def _round(self, now_ms: int, messages: Sequence[_Message]) -> Counts:
+        self._rate(now_ms)
+        counts = {(bad, got): 0 for bad in (True, False) for got in (True, False)}
+        judges = [s.name for s in self.sites.values() if s.kind in (HONEST, CLIENT)]
+        for message in messages:
+            got = self._flow(message, now_ms)
+            for name in judges:
+                if name != message.origin:
+                    counts[message.bad, name in got] += 1
+        return Counts(
+            counts[True, False], counts[True, True], counts[False, False], counts[False, True]
+        )
 
     def _rate(self, now_ms: int) -> None:
         edges = {}
         for site in self.sites.values():
+            site.events.settle(now_ms)
             held = site.ratings.ratings(now_ms)
             self._own[site.name] = held
             for other, rating in held.items():
                 edges[other, site.name] = self._told(site, other, rating)
         self._edges = edges
-        self._views.clear()
-        self._leasts.clear()
+        for kept in (self._graphs, self._views, self._counting):
+            kept.clear()
 
     def _told(self, site: _Site, other: str, rating: int) -> int:
         """What a site says of another, which need not be what it holds."""
-        if site.kind == MOUTHING:
-            return 0
-        if site.kind == COLLUDING:
-            return SCALE if self.sites[other].kind in (COLLUDING, MALICIOUS, ON_OFF) else 0
-        return rating
+        if site.kind in (COLLUDING, BENDING) and self.sites[other].kind in _GANG:
+            return SCALE
+        return 0 if site.kind in (BENDING, MOUTHING) else rating
 
     def _flow(self, message: _Message, now_ms: int) -> set[str]:
         """Who delivers it."""
-        origin = self.sites[message.origin]
-        signers: dict[str, set[str]] = {message.origin: {message.origin}}
-        got = {message.origin}
-        waiting = deque((message.origin, other) for other in origin.neighbours)
+        origin = message.origin
+        signers: dict[str, set[str]] = {origin: {origin}}
+        got = {origin}
+        waiting = deque((origin, other) for other in self.sites[origin].neighbours)
         while waiting:
             by, name = waiting.popleft()
             united = signers.setdefault(name, set())
@@ -165,38 +200,62 @@ class World:
             if name in got:
                 continue
             site = self.sites[name]
-            deliver, sign = self._judged(site, by, message.origin, frozenset(united))
+            deliver, sign = self._judged(site, by, origin, united)
             if not deliver:
                 continue
             got.add(name)
             if sign:
                 united.add(name)
             waiting += [(name, other) for other in site.neighbours if other != by]
-            err = self._draw.random() < self._plan.wrong
-            site.ratings.saw(by, message.bad == err, now_ms)
-        return got - {message.origin}
+            self._read(site, by, message, now_ms)
+        return got - {origin}
 
-    def _judged(
-        self, site: _Site, by: str, origin: str, signers: frozenset[str]
-    ) -> tuple[bool, bool]:
-        if site.kind in (MALICIOUS, COLLUDING):  # lets everything through, with its word for it
+    def _read(self, site: _Site, by: str, message: _Message, now_ms: int) -> None:
+        """Readers say what they think of it."""
+        site.events.forwarded(by, message.id, f"@{message.origin}/", now_ms)
+        for reader in range(self._plan.readers):
+            err = self._draw.random() < self._plan.wrong
+            if message.bad != err:
+                site.events.vote(str(reader), message.id, False, now_ms)
+
+    def _judged(self, site: _Site, by: str, origin: str, signers: set[str]) -> tuple[bool, bool]:
+        if site.kind in _OPEN:
             return True, True
+        if by in site.ratings.blocked or (by, origin) in site.ratings.closed:
+            return False, False
+        does = handed(self._rules, self._own[site.name][by])
+        if not does.deliver:
+            return False, False
+        if self._rules.way == "spki":
+            if not self._view(site, origin).signed_throughout(frozenset(signers), site.name):
+                return False, False
+        elif not self._counts(site, origin).enough(signers):
+            return False, False
+        return True, does.sign
+
+    def _counts(self, site: _Site, origin: str) -> Counting:
+        found = self._counting.get((origin, site.name))
+        if found is None:
+            blocked, own = site.ratings.blocked, self._own[site.name]
+            mine = {n: rating for n, rating in own.items() if n not in blocked}
+            found = Counting.of(self._rules, site.name, mine, self._view(site, origin))
+            self._counting[origin, site.name] = found
+        return found
+
+    def _view(self, site: _Site, origin: str) -> Oriented:
+        """The graph without whom the site blocks."""
         blocked = site.ratings.blocked
-        if by in blocked:
-            return False, False
-        graph = self._views.get((blocked, origin))
-        if graph is None:
-            graph = self._views[blocked, origin] = Oriented(without(self._edges, blocked), origin)
-        least = self._leasts.get((blocked, origin, site.name))
-        if least is None:
-            least = graph.least(site.name, self._rules.measure)
-            self._leasts[blocked, origin, site.name] = least
-        own = self._own[site.name]
-        mine = {n: rating for n, rating in own.items() if n not in blocked}
-        if not accepts(self._rules, site.name, signers, mine, graph, least).ok:
-            return False, False
-        does = handed(self._rules, own[by])
-        return does.deliver, does.sign
+        found = self._views.get((blocked, origin))
+        if found is None:
+            edges = self._graphs.get(blocked)
+            if edges is None:
+                edges = self._graphs[blocked] = without(self._edges, blocked)
+            far = self._distances.get((blocked, origin))
+            if far is None:
+                far = distances(without(self._links, blocked), origin)
+                self._distances[blocked, origin] = far
+            found = self._views[blocked, origin] = Oriented(edges, origin, far)
+        return found
 
 
 def _links(plan: Plan, draw: Draw) -> list[tuple[str, str]]:
@@ -219,15 +278,16 @@ def _kinds(plan: Plan, names: Sequence[str], draw: Draw) -> dict[str, str]:
     return {name: found.get(name, HONEST) for name in names}
 
 
-def _measures(turn: int, counts: Mapping[tuple[bool, bool], int]) -> dict[str, Any]:
-    withheld = counts[True, False] + counts[False, False]
-    bad = counts[True, False] + counts[True, True]
-    good = counts[False, False] + counts[False, True]
+def measures(turn: int, counts: Counts) -> dict[str, Any]:
+    """Precision, recall, and the share of good messages that are delivered."""
+    withheld = counts.bad_withheld + counts.good_withheld
     return {
         "round": turn,
-        "precision": _share(counts[True, False], withheld),
-        "recall": _share(counts[True, False], bad),
-        "good_delivered": _share(counts[False, True], good),
+        "precision": _share(counts.bad_withheld, withheld),
+        "recall": _share(counts.bad_withheld, counts.bad_withheld + counts.bad_delivered),
+        "good_delivered": _share(
+            counts.good_delivered, counts.good_delivered + counts.good_withheld
+        ),
     }
 
 
@@ -279,7 +339,7 @@ def compare(plan: Plan, rules: Mapping[str, Rules], draw: Mapping[str, Draw]) ->
         found["kinds"] = {
             kind: sum(site.kind == kind for site in world.sites.values()) for kind in KINDS
         }
-        found["rules"][name] = world.run()
+        found["rules"][name] = [measures(n, each) for n, each in enumerate(world.run(), 1)]
         # Of all edges alike: how far what is told has to go depends on the links alone.
         edges = {(o, s.name): SCALE // 2 for s in world.sites.values() for o in s.neighbours}
         found.setdefault("convergence", convergence(edges))

@@ -14,7 +14,16 @@ from sealmq.families.trust import tokens as t
 from sealmq.families.trust.decide import Rules
 from sealmq.families.trust.events import AGREE, ALONE, MOST_EVENTS, MOST_VOTERS, SETTLE_MS, Events
 from sealmq.families.trust.gossip import Board, Said, read_ratings, signed_ratings
-from sealmq.families.trust.ratings import HOUR_MS, SCALE, Ratings, Weights, opinion, part, rate
+from sealmq.families.trust.ratings import (
+    HOUR_MS,
+    MOST_CHANNELS,
+    SCALE,
+    Ratings,
+    Weights,
+    opinion,
+    part,
+    rate,
+)
 from sealmq.families.trust.sites import (
     MOST_SITES,
     Introduction,
@@ -442,3 +451,68 @@ def test_events_are_bounded() -> None:
     newest = MOST_EVENTS.to_bytes(4, "big")
     counted = [held.vote(f"c{n}", newest, True, NOW) for n in range(MOST_VOTERS + 10)]
     assert sum(counted) == MOST_VOTERS
+
+
+# --- channels: what a neighbour hands over of one issuer ---
+
+
+def handed_over(held: Events, ratings: Ratings, issuer: str, bad: bool, number: int) -> None:
+    message = f"{issuer} {number}".encode()
+    held.forwarded("b4", message, f"@{issuer}/a", NOW)
+    if bad:
+        held.vote("assessor", message, False, NOW, assessor=True)
+    held.settle(NOW + SETTLE_MS)
+    ratings.ratings(NOW + SETTLE_MS)
+
+
+def test_a_bad_issuer_closes_its_way_and_costs_the_neighbour_once() -> None:
+    ratings = Ratings()
+    ratings.add("b4", NOW)
+    held = Events(ratings)
+    for number in range(20):
+        handed_over(held, ratings, "b1", False, number)
+    good, _ = ratings.evidence("b4", NOW)
+    handed_over(held, ratings, "b2", True, 0)
+    assert ratings.closed == frozenset(), "one complaint may be wrong"
+    handed_over(held, ratings, "b2", True, 1)
+    assert ratings.closed == {("b4", "b2")}
+    for number in range(2, 9):
+        handed_over(held, ratings, "b2", True, number)
+    assert ratings.closed == {("b4", "b2")}, "b1's way stays open"
+    assert ratings.evidence("b4", NOW)[1] == pytest.approx(5, rel=1e-3)
+    assert ratings.evidence("b4", NOW)[0] == pytest.approx(good, rel=1e-3)
+    # Its own messages cost it each time, and so do those of ever more issuers.
+    handed_over(held, ratings, "b4", True, 0)
+    handed_over(held, ratings, "b3", True, 0)
+    assert ratings.evidence("b4", NOW)[1] == pytest.approx(15, rel=1e-3)
+    # A day later it costs again; what is aged away opens the way.
+    day = ratings.weights.half_life_ms
+    before = ratings.evidence("b4", NOW + 2 * day)[1]
+    ratings.saw("b4", False, NOW + 2 * day, "b2")
+    assert ratings.evidence("b4", NOW + 2 * day)[1] == before + 5
+    ratings.ratings(NOW + 3 * day)
+    assert ("b4", "b2") in ratings.closed
+    ratings.ratings(NOW + 9 * day)
+    assert ratings.closed == frozenset()
+
+
+def test_who_makes_up_issuers_pushes_out_his_own_channels_alone() -> None:
+    ratings = Ratings()
+    for neighbour in ("b4", "b5"):
+        ratings.add(neighbour, NOW)
+    for _ in range(2):
+        ratings.saw("b5", False, NOW, "b2")
+    for number in range(MOST_CHANNELS + 50):
+        ratings.saw("b4", True, NOW, f"x{number}")
+    ratings.ratings(NOW)
+    assert ratings.closed == {("b5", "b2")}
+    assert len(ratings.channels(NOW)) == MOST_CHANNELS
+    ratings.remove("b5")
+    assert ratings.closed == frozenset()
+    plain = Ratings(Weights(by_issuer=False))
+    plain.add("b4", NOW)
+    for _ in range(3):
+        plain.saw("b4", False, NOW, "b2")
+    plain.ratings(NOW)
+    assert plain.closed == frozenset()
+    assert plain.evidence("b4", NOW)[1] == 15

@@ -494,3 +494,28 @@ def test_what_nobody_can_see_or_keep_is_no_evidence(world: World) -> None:
         judge.restore(row, world.now)
     assert judge._ratings.evidence("b4", world.now)[0] < 100
     assert judge.edges() == before
+
+
+def test_a_way_that_is_closed_is_closed_for_its_issuer_alone_and_stays_so(world: World) -> None:
+    judge, token = world["b6"], world.grant("b1", "c")
+    world.rate("b6", "b5", 9000)
+    world.publish("b1", "c", "a/x")
+    other = world.grant("b5", "d")
+    world.publish("b5", "d", "a/x")
+    world.tick()
+    assert judge.message("b5", token.id, "a/x", world.now).accept
+    for n in range(3):
+        judge.forwarded("b5", bytes([n]), "@b1/a/x", world.now)
+        judge.vote("assessor", bytes([n]), False, world.now, assessor=True)
+    world.tick(SETTLE_MS)
+    assert judge.message("b5", token.id, "a/x", world.now).rule == x.CLOSED
+    assert judge.explain("b5", token.id, "a/x", world.now)["rule"] == x.CLOSED
+    assert judge.message("b5", other.id, "a/x", world.now).accept, "b5's own go on"
+    assert judge.message("b4", token.id, "a/x", world.now).rule != x.CLOSED
+    again = world.site("b6", Rules(), still())
+    again.enrol("b5", public("b5"), EVERYTHING, world.now)
+    for row in list(judge.rows(world.now)):
+        again.restore(row, world.now)
+    again.tick(world.now + 60_000)
+    assert ("b5", "b1") in again._ratings.closed
+    assert again._ratings.channels(world.now) == judge._ratings.channels(world.now)

@@ -12,7 +12,7 @@ import networkx as nx
 import pytest
 
 from sealmq.families.trust import example
-from sealmq.families.trust.decide import Rules
+from sealmq.families.trust.decide import Counting, Rules, accepts
 from sealmq.families.trust.example import PAPER, answer, otherwise, printed
 from sealmq.families.trust.paths import Edges, Least, Measure, Oriented, Vector, without
 
@@ -120,6 +120,9 @@ def test_least_paths_are_what_enumeration_finds(measure: Measure) -> None:
         edges, issuer, target = drawn(draw)
         graph, other = Oriented(edges, issuer), directed(edges, issuer)
         least = graph.least(target, measure)
+        for threshold in (3000, 5000, draw.randint(0, 100) * 100):
+            want = {source for source, one in least.items() if one.reaches(threshold)}
+            assert graph.reaching(target, measure, threshold) == want
         for source in other:
             every = list(nx.all_simple_paths(other, source, target)) if source != target else []
             assert sorted(map(tuple, every)) == sorted(graph.paths(source, target))
@@ -204,3 +207,22 @@ def test_a_file_that_is_wrong_is_refused_with_the_first_thing_that_is(
 
 def test_without_takes_both_ends() -> None:
     assert without({("a", "b"): 1, ("b", "c"): 2, ("c", "a"): 3}, {"b"}) == {("c", "a"): 3}
+
+
+def test_who_counts_is_what_accepting_says() -> None:
+    """`Counting` for many tokens, `accepts` for one: the same, in every way but spki."""
+    draw = random.Random(9)
+    seen = set()
+    for _ in range(600):
+        edges, issuer, me = drawn(draw)
+        rules = Rules(
+            way=draw.choice(["path", "neighbour"]), measure=draw.choice(["average", "weakest"]),
+            signers=draw.randint(1, 2),
+        )  # fmt: skip
+        graph = Oriented(edges, issuer)
+        beside = {a: rating for (a, b), rating in edges.items() if b == me}
+        signers = frozenset(site for pair in edges for site in pair if draw.random() < 0.4)
+        want = accepts(rules, me, signers, beside, graph, graph.least(me, rules.measure)).ok
+        assert Counting.of(rules, me, beside, graph).enough(signers) == want
+        seen.add((rules.way, want))
+    assert len(seen) == 4

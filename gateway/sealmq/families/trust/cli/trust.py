@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import secrets
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +24,10 @@ from sealmq.plain import plain
 from .. import example, simulate
 from ..decide import Rules
 from ..example import BadScene, Scene
-from ..ratings import SCALE, Weights, opinion, rate
+from ..ratings import SCALE, WEIGHTS, Weights, opinion, rate
 from ..tokens import NEIGHBOUR, read_announcement, signed_text
 from ..wire import MOST_BYTES, BadRecord
+from . import assess, runs
 
 Parser = argparse.ArgumentParser
 
@@ -33,6 +39,8 @@ examples:
   sealmq trust explain factory --token @b1/boiler --from b4 --topic boiler/1
   sealmq trust explain ratings.json            the same in a graph of one's own
   sealmq trust simulate --sites 64 --json      which rules find which kinds of malice, and when
+  sealmq trust assess factory --client checker -t '@b1/#' --range 0..50     judge what comes
+  sealmq trust report factory                  whom the site relies on less, and why
 
 gateway/TRUST.md goes through all of it.
 """
@@ -103,6 +111,24 @@ def _simulates(p: Parser) -> None:
         help=f"{', '.join(simulate.RULES)}; may be repeated (default: all)",
     )
     p.add_argument("--seed", metavar="N", type=int, default=1, help="another draw (1)")
+    p.add_argument(
+        "--by-neighbour",
+        action="store_true",
+        help="a neighbour stands for all that it hands over (by_issuer = false)",
+    )
+    p.add_argument("--runs", metavar="N", type=int, help="so many runs, for `sealmq report`")
+    p.add_argument("--out", metavar="FILE", help="where their lines go: NAME.jsonl")
+    p.add_argument(
+        "--kind",
+        metavar="NAME",
+        action="append",
+        choices=list(runs.KINDS),
+        help=f"of runs: {', '.join(runs.KINDS)}; may be repeated (default: all)",
+    )
+    p.add_argument(
+        "--share", metavar="SHARE", type=float, default=0.1, help="of sites that are so (0.1)"
+    )
+    p.add_argument("--jobs", metavar="N", type=int, help="processes (default: one a core)")
 
 
 class _Verb(NamedTuple):
@@ -390,14 +416,82 @@ def _simulate(args: argparse.Namespace) -> int:
         return OK
     if not (2 <= args.sites <= 256 and 1 <= args.rounds <= 1000 and 1 <= args.messages <= 1000):
         raise UsageError("too many, or too few", "2 to 256 sites, 1 to 1,000 rounds and messages")
-    plan = simulate.Plan(sites=args.sites, rounds=args.rounds, messages=args.messages)
+    weights = replace(WEIGHTS, by_issuer=not args.by_neighbour)
+    plan = simulate.Plan(
+        sites=args.sites, rounds=args.rounds, messages=args.messages, weights=weights
+    )
     names = args.rule or list(simulate.RULES)
+    if args.runs is not None or args.out is not None:
+        return _simulate_runs(args, plan, names)
     # Each rule has a draw of its own that begins alike: the same sites, links and messages.
     draws = {name: random.Random(args.seed) for name in names}  # noqa: S311 - no secret
     found = simulate.compare(plan, {name: simulate.RULES[name] for name in names}, draws)
     found["seed"] = args.seed
     _print(args, found, _simulated(found))
     return OK
+
+
+def _simulate_runs(args: argparse.Namespace, plan: simulate.Plan, names: list[str]) -> int:
+    if args.runs is None or args.out is None or not args.out.endswith(".jsonl"):
+        raise UsageError("runs go into a file", "--runs 10000 --out runs.jsonl")
+    jobs = (os.cpu_count() or 1) if args.jobs is None else args.jobs
+    if not (1 <= args.runs <= 10**6 and 1 <= jobs <= 64 and 0 < args.share < 1):
+        hint = "1 to 1,000,000 runs, 1 to 64 jobs, a share between 0 and 1"
+        raise UsageError("too many, or too few", hint)
+    if args.seed < 0:
+        raise UsageError(f"{args.seed} is no seed", "--seed 1")
+    series = runs.Series(
+        args.runs, plan, args.share, tuple(names), tuple(args.kind or runs.KINDS), args.seed
+    )
+    wanted, began = Path(args.out), time.monotonic()
+    if wanted.exists():
+        raise OperatorError(f"{wanted} is there already", hint="another --out")
+    try:
+        count = _write_runs(series, wanted, jobs)
+    except OSError as error:
+        raise OperatorError(f"{wanted}: {error.strerror}", hint="a place with room") from None
+    seconds = round(time.monotonic() - began, 1)
+    answer = {"runs": args.runs, "lines": count, "file": str(wanted), "seconds": seconds}
+    _print(args, answer, [f"{args.runs} runs, {count} lines in {wanted}, {seconds:g} s"])
+    return OK
+
+
+def _write_runs(series: runs.Series, wanted: Path, jobs: int) -> int:
+    """Under its name once it is whole."""
+    open_name = wanted.with_name(wanted.name + ".open")
+    now_ms, file = time.time_ns() // 1_000_000, secrets.token_hex(8)
+    count = 0
+    with open_name.open("w", encoding="ascii") as out:
+        try:
+            bar = progress_bar("runs", series.runs)
+            with bar as step, closing(runs.lines(series, file, now_ms, jobs)) as made:
+                for some in made:
+                    out.write("".join(f"{line}\n" for line in some))
+                    count += len(some)
+                    step()
+            out.flush()
+            os.fsync(out.fileno())
+        except BaseException:
+            open_name.unlink()
+            raise
+    open_name.rename(wanted)
+    return count
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """On a terminal alone; what it gives is called at each step."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Left
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), Left())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)
 
 
 def _simulated(found: Mapping[str, Any]) -> list[str]:
@@ -417,6 +511,37 @@ def _simulated(found: Mapping[str, Any]) -> list[str]:
         f"{far['longest_path']} edges, the diameter is {far['diameter']}"
     )
     return lines
+
+
+# --- report ---
+
+
+def _reports(p: Parser) -> None:
+    p.add_argument("site", metavar="SITE", help="the site's folder")
+    p.add_argument("--since", metavar="TIME", default="7d", help="from when on (7d)")
+    p.add_argument("--until", metavar="TIME", help="up to when (default: now)")
+
+
+def _report(args: argparse.Namespace) -> int:
+    from sealmq.audit.reading import Log
+    from sealmq.cli.tables import moment_of
+    from sealmq.site.layout import Layout
+
+    from .report import EVENTS, Report
+
+    layout = Layout.open(args.site)
+    now_ms = time.time_ns() // 1_000_000
+    until = now_ms + 60_000 if args.until is None else moment_of(args.until, now_ms)
+    found = Report(moment_of(args.since, now_ms), until)
+    # The mediator's has what clients say, the bridge's what becomes of neighbours.
+    folders = [layout.audit("mediator"), *sorted(layout.audit("mediator").parent.glob("bridge*"))]
+    for folder in folders:
+        try:
+            found.feed(Log(folder, folder.name).records(EVENTS))
+        except FileNotFoundError:
+            continue
+    _print(args, found.as_json(), found.lines())
+    return OK
 
 
 _VERBS: dict[str, _Verb] = {
@@ -446,11 +571,31 @@ _VERBS: dict[str, _Verb] = {
         "Exit code 0: its issuer has signed it, and nobody's signature is wrong.\n",
         _tokens, _token,
     ),
+    "assess": _Verb(
+        "judge values of other sites by a range, and tell the site which are good",
+        "  sealmq trust assess factory --client checker -t '@b1/hall/temperature' --range=-20..60\n"
+        "  sealmq trust assess --enrolment c.json -t '@b1/#' --range 0..100 --field air.co2\n\n"
+        "Its word alone makes a message bad, if the site names it:\n"
+        "  [families.trust]\n"
+        '  assessors = ["checker"]\n'
+        "Without that it is a reader like others. What is no number is bad.\n",
+        assess.options, assess.run,
+    ),
+    "report": _Verb(
+        "which neighbours crossed a threshold, what was refused, and who called what bad",
+        "  sealmq trust report factory\n"
+        "  sealmq trust report factory --since 30d --json | jq '.votes'\n\n"
+        "It is counted out of the audit logs of mediator and bridge. A vote stands here once\n"
+        "the mediator has taken it; the bridge decides whether it counts.\n",
+        _reports, _report,
+    ),
     "simulate": _Verb(
         "which rules find which kinds of malice among many sites, and when",
         "  sealmq trust simulate --example paper --json\n"
         "  sealmq trust simulate --sites 64 --rounds 20 --json > found.json      some minutes\n"
-        "  sealmq trust simulate --sites 16 --rule weakest --rule average --seed 7\n\n"
+        "  sealmq trust simulate --sites 16 --rule weakest --rule average --seed 7\n"
+        "  sealmq trust simulate --runs 10000 --out runs.jsonl    each kind of malice and rule\n"
+        "  sealmq report runs.jsonl --out report                  what comes of them, plotted\n\n"
         "Sites begin with a good history; some have a bad client, some are malicious, good and\n"
         "bad by turns, collude, or speak ill of others. precision: how many of the messages that\n"
         "honest sites did not deliver were bad; recall: how many bad ones they did not deliver.\n",

@@ -1,0 +1,76 @@
+"""Messages of other sites (SPEC.md 3.5), as feedback names them; and what the client says by itself
+of one whose inner tag fails: that a site on its way has made or changed it. Sans-IO.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sealmq.feedback import NAME, Said, message_id
+from sealmq_spec.const import OP_COMMAND
+from sealmq_spec.origin import Reader as _Reader
+from sealmq_spec.reader import Message
+
+if TYPE_CHECKING:
+    from sealmq_spec.reader import Tails
+
+_MOST, _EVERY_MS = 10, 60_000
+"""So many complaints in so many ms."""
+
+
+class Reader(_Reader):
+    """`last`: which message of another site it has begun to open; b"": none."""
+
+    last = b""
+
+    def _open_inner(
+        self,
+        topic: bytes,
+        payload: bytearray,
+        o: int,
+        end: int,
+        roots: Any,
+        how: int,
+        s2: int,
+        now: int,
+        items: dict[int, bytes],
+        tails: Tails,
+    ) -> Message:
+        if topic[:1] == b"@":
+            self.last = message_id(memoryview(payload)[o:end])
+        return super()._open_inner(topic, payload, o, end, roots, how, s2, now, items, tails)
+
+
+def command(said: Said) -> bytes:
+    """The body of the control packet."""
+    name = NAME.encode()
+    return bytes((OP_COMMAND, len(name))) + name + said.pack()
+
+
+class Complaints:
+    """Of one connection: few enough, and none any more once the site takes none."""
+
+    def __init__(self) -> None:
+        self._made: list[int] = []
+        self._ctrs: set[int] = set()
+        self._unwanted = False
+
+    def about(self, topic: str, message: bytes, mono: int) -> bytes:
+        """The body to send; b"": nothing is said."""
+        self._made = [at for at in self._made if mono - at < _EVERY_MS]
+        if self._unwanted or len(self._made) >= _MOST:
+            return b""
+        self._made.append(mono)
+        return command(Said(False, message, topic))
+
+    def sent(self, ctr: int) -> None:
+        """It went out with this ctr."""
+        self._ctrs.add(ctr)
+
+    def answered(self, ctr: int, refused: bool) -> bool:
+        """An answer, or a notice, for ctr; whether it was about a complaint."""
+        if ctr not in self._ctrs:
+            return False
+        self._ctrs.discard(ctr)
+        self._unwanted |= refused
+        return True
