@@ -126,7 +126,7 @@ def test_what_a_wrong_clock_dated_is_shown_without_its_time() -> None:
     for name in ("decisions_time", "refusals_time", "labelling_time"):
         shown[name] = []
     html = page.render(summary, shown)
-    assert html.count("None of these has a time that can be true.") == 2
+    assert html.count("None of these records has a plausible time.") == 2
     assert "Denied, by rule" in html
     assert "Who sent them" in html
     assert "No decision in these logs" not in html
