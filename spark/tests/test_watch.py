@@ -138,12 +138,16 @@ def test_a_signal_ends_it_once() -> None:
             signal.signal(each, signal.SIG_DFL)  # as Spark does
             take()
             with pytest.raises(KeyboardInterrupt):
-                os.kill(os.getpid(), each)
-                time.sleep(10)
+                _killed(each)
             # What cleans up now is not interrupted.
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGTERM)
         assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def _killed(by: int) -> None:
+    os.kill(os.getpid(), by)
+    time.sleep(10)
 
 
 class Watcher:

@@ -1,4 +1,5 @@
-"""The report as one HTML page: nothing from a network, plots as inline SVG, no script but live.py's.
+"""The report as one HTML page: nothing from a network, plots as inline SVG, no script but that of
+live.py.
 
 Pure Python over plain rows; knows neither Spark nor where the rows come from. The page is for
 people: summary.json and the tables beside it are for programs.
@@ -55,7 +56,11 @@ def render(summary: Mapping[str, Any], shown: Shown, live: Live | None = None) -
         tag(
             "head",
             tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=_POLICY + (live.policy if live else "")),
+            tag(
+                "meta",
+                http_equiv="Content-Security-Policy",
+                content=_POLICY + (live.policy if live else ""),
+            ),
             live.refresh if live else None,
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("meta", name="color-scheme", content="light dark"),

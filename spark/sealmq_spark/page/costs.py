@@ -250,7 +250,17 @@ def _range(row: Mapping[str, Any], unit: str) -> str:
 
 
 def _table(rows: Rows) -> Markup:
-    names = ("measure", "variant", "payload", "value", "interval", "unit", "samples", "plain", "TLS")
+    names = (
+        "measure",
+        "variant",
+        "payload",
+        "value",
+        "interval",
+        "unit",
+        "samples",
+        "plain",
+        "TLS",
+    )
     columns = [Column(name, name not in ("measure", "variant", "unit")) for name in names]
     cells = [
         [

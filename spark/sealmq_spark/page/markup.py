@@ -85,9 +85,7 @@ def _text(child: object) -> str:
             raise TypeError(f"{type(child).__name__} is neither text nor markup")
 
 
-def named(
-    text: str | None, room: int = 72, empty: str = "none", breaks: str = "/_"
-) -> Markup:
+def named(text: str | None, room: int = 72, empty: str = "none", breaks: str = "/_") -> Markup:
     """A name that came from outside: isolated, cut in its middle, in full in its title. breaks: the
     signs after which it may end a line, so that a narrow column parts it between words."""
     if not text:

@@ -30,7 +30,11 @@ class Tile:
 def masthead(summary: Mapping[str, Any], live: Live | None = None) -> Markup:
     """Title, of which sites and days, what the logs span, and how old their newest line was."""
     began, ended, made = summary.get("began"), summary.get("ended"), summary.get("made")
-    span = f"Logs from {words.when(began)} to {words.when(ended)} UTC" if began else "No times in these logs"
+    span = (
+        f"Logs from {words.when(began)} to {words.when(ended)} UTC"
+        if began
+        else "No times in these logs"
+    )
     age = words.age(ended, made)
     newest = f", the newest line {age} old" if age else ""
     names = [named(str(name), 64) for name in (summary.get("sites") or {}).values()]

@@ -172,8 +172,8 @@ def refusals(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
         "div",
         sentence(
             strong("Refused"),
-            f": {said}. Nobody forges or replays by mistake; old keys are those of an enrolment from "
-            "before the client's keys were rotated.",
+            f": {said}. Nobody forges or replays by mistake; old keys are those of an enrolment "
+            "from before the client's keys were rotated.",
         ),
         figure(
             "Refused packets over time",
