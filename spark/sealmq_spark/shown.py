@@ -196,13 +196,11 @@ def _names(rows: Rows, name: str) -> list[str]:
 def _rows_of_traffic(tables: Mapping[str, DataFrame]) -> list[DataFrame]:
     found = []
     if changed := tables.get("changed"):
-        columns = ("client", "measure", "hour", "hours", "count", "usual", "z")
-        order = [_down(F.abs("z")), *map(F.col, columns)]
-        found.append(_first("changed", changed, columns, order, 40))
+        columns = ["client", "measure", "hour", "hours", "count", "usual", "z"]
+        found.append(_first("changed", changed, columns, [_down(F.abs("z"))], 40))
     if labelled := tables.get("labelling"):
-        columns = ("at", "topic", "event", "client", "label", "rule")
-        order = [_down(F.unix_millis("at")), *map(F.col, columns)]
-        found.append(_first("labelling", labelled, columns, order, 40))
+        columns = ["at", "topic", "event", "client", "label", "rule"]
+        found.append(_first("labelling", labelled, columns, [_down(F.unix_millis("at"))], 40))
     return found
 
 

@@ -19,7 +19,7 @@ from scale_run import checksum
 
 import small_logs
 from page_cases import case
-from sealmq_spark import outputs, watch
+from sealmq_spark import job, outputs, watch
 from sealmq_spark.errors import ReportError
 from sealmq_spark.job import Outcome, publish
 from sealmq_spark.page import Live
@@ -43,12 +43,13 @@ class Rounds:
         self.said: list[str] = []
         self._then: list[Callable[[], object]] = []
         clock = iter(range(1000))
-        monkeypatch.setattr(watch, "now", lambda: f"2027-01-15T12:00:{next(clock):02}Z")
+        for each in (watch, job):
+            monkeypatch.setattr(each, "now", lambda: f"2027-01-15T12:00:{next(clock):02}Z")
 
     def report(self, live: Live) -> Outcome:
         self.made += 1
         summary, lists = case("full")
-        outcome = Outcome(1, {**summary, "lines": self.made, "made": watch.now()}, lists)
+        outcome = Outcome(1, {**summary, "lines": self.made, "made": job.now()}, lists)
         publish(outcome, self.out, live)
         return outcome
 
@@ -121,12 +122,14 @@ def test_an_ended_page_says_so_whatever_ended_it(
     def full(live: Live) -> Outcome:
         raise ReportError("no space left on the disk")
 
+    def closed(_: float) -> None:
+        (rounds.logs / "new.jsonl").write_text("x\n")
+
     reports = iter([rounds.report, full])
     with pytest.raises(ReportError, match="no space"):
         watch.watch(
             lambda live: next(reports)(live), [str(rounds.logs)], rounds.out, 60,
-            wait=lambda _: (rounds.logs / "new.jsonl").write_text("x\n") and None,
-            say=rounds.said.append,
+            wait=closed, say=rounds.said.append,
         )  # fmt: skip
     assert "Not live" in rounds.page
 
