@@ -22,6 +22,7 @@ if (age > after) {
   late.textContent = `Old: made ${Math.round(age / 60)} min ago, by this screen's clock. `
     + "Does sealmq report --watch still run?";
   late.hidden = false;
+  late.previousElementSibling.hidden = true;
 }
 """
 
