@@ -80,6 +80,8 @@ ELSEWHERE = {
     "test_cli.py::test_a_report_over_everything_then_over_what_is_new",
     "spark/README.md: spark": "spark/tests/"
     "test_cli.py::test_a_report_over_everything_then_over_what_is_new",
+    "spark/README.md: A screen on the wall": "spark/tests/"
+    "test_watch.py::test_watched_killed_rotated_and_cut_it_has_what_one_report_has",
     "spark/README.md: On a cluster": "spark/tests/"
     "test_cli.py::test_a_master_that_nobody_is_is_told_within_seconds",
     "hil_tests/README.md: The rig": HERE

@@ -21,7 +21,7 @@ from typing import Any
 import scale_fit as fit
 from scale_bench import Bench
 from scale_cluster import ClusterError, cluster
-from scale_plan import SMALLEST, START_S, BenchError, TimeOver, planned, room
+from scale_plan import SMALLEST, START_S, BenchError, TimeOver, apart, planned, room
 from scale_table import table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def measure(bench: Bench) -> list[fit.Row]:
     load = round(os.getloadavg()[0], 2)
     rng = random.Random(bench.seed)  # noqa: S311 - only the order
     took: dict[int, float] = {}
-    apart: list[dict[str, Any]] = []
+    two: list[dict[str, Any]] = []
     try:
         for number in range(bench.rounds):
             order = list(bench.sizes)
@@ -57,13 +57,13 @@ def measure(bench: Bench) -> list[fit.Row]:
                 took[lines] = time.monotonic() - began
             if not number:
                 # Before the rounds that only make figures surer.
-                _standalone(bench, took, apart)
+                _standalone(bench, took, two)
     except TimeOver as error:
         if len({sample["lines"] for sample in bench.samples}) < 2:
             raise
         bench.say(f"{error}: what was measured is written down")
     local = fit.rows(bench.samples, LOCAL_NAME, load)
-    return [*local, *fit.lined(local), *fit.rows(apart, CLUSTER_NAME, load), *bench.rows]
+    return [*local, *fit.lined(local), *fit.rows(two, CLUSTER_NAME, load), *bench.rows]
 
 
 def _report(bench: Bench, lines: int, number: int) -> None:
@@ -92,8 +92,8 @@ def _formats(bench: Bench, found: Mapping[str, Any]) -> list[fit.Row]:
 
 
 def _standalone(bench: Bench, took: Mapping[int, float], found: list[dict[str, Any]]) -> None:
-    """The smallest and the largest size on two workers: the same tables, and the driver alone."""
-    for lines in (bench.sizes[0], bench.sizes[-1]):
+    """Three sizes on two workers (scale_plan.py): the same tables, and the driver alone."""
+    for lines in apart(bench.sizes):
         if time.monotonic() + 1.5 * took[lines] > bench.until:
             bench.say(f"{lines:,} lines are left out of the standalone runs: no time")
             continue

@@ -29,14 +29,19 @@ def planned(each: float, seconds: float, rounds: int) -> list[int]:
         ratio = tenths / 10
         wanted = [round(SMALLEST * ratio**power / 1e5) * 100_000 for power in range(SIZES)]
         sizes = [min(size, LARGEST) for size in wanted]
-        reports = rounds * sum(sizes) + 1.3 * (sizes[0] + sizes[-1]) + 0.5 * sizes[SIZES // 2]
-        runs = SIZES * rounds + 3
+        reports = rounds * sum(sizes) + 1.3 * sum(apart(sizes)) + 0.5 * sizes[SIZES // 2]
+        runs = SIZES * rounds + 4
         if runs * START_S + reports * each + sum(sizes) * _GENERATED_S < seconds:
             return sizes
-    needed = (SIZES * rounds + 3) * START_S + 12 * rounds * SMALLEST * each
+    needed = (SIZES * rounds + 4) * START_S + 12 * rounds * SMALLEST * each
     raise BenchError(
         f"--minutes {seconds / 60:.0f} is too little, about {needed / 60:.0f} would do"
     )
+
+
+def apart(sizes: Sequence[int]) -> list[int]:
+    """Which of them a standalone Spark reports as well: the smallest, the middle, the largest."""
+    return sorted({sizes[0], sizes[len(sizes) // 2], sizes[-1]})
 
 
 def room(folder: Path, sizes: Sequence[int]) -> None:

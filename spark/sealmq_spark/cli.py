@@ -11,16 +11,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import java, outputs, progress, told
-from .errors import ReportError, hear, report
+from .errors import OK, ReportError, hear, report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .outputs import Place
+    from .outputs import Found, Place
     from .progress import Steps
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -28,13 +29,19 @@ _LOCAL = "local[*]"
 # Bytes of logs (as they lie on disk) for which Spark need not compile anything.
 _SMALL = 16 << 20
 _MEMORY = re.compile(r"[1-9]\d{0,5}[mgMG]")
+_EVERY = re.compile(r"([1-9]\d{0,4})([smh]?)")
+_EVERY_S = 60
+_DAY_S = 86_400
 
 _EXAMPLES = """\
 examples:
   sealmq report factory/audit --out report                        the gateway's decisions
   sealmq report factory/audit results build/bench --out report    with the rig's and the benches'
   sealmq report results --out report --json | jq .headline
-  sealmq report factory/audit --out report --since 2026-11-01 --until 2026-11-30
+  sealmq report factory/audit --out report --since 2026-11-01 --until 2026-11-30    a month
+  sealmq report factory/audit --out report --since 2026-11-28                       from then on
+  sealmq report factory/audit --out wall --watch                    for a screen on the wall
+  sealmq report factory/audit --out wall --watch --every 5m --since 2026-11-28
   sealmq report /mnt/logs --out /mnt/report --master spark://big:7077 --driver-memory 4g
   spark-submit --master spark://big:7077 spark/report.py /mnt/logs --out /mnt/report
 
@@ -47,6 +54,13 @@ DIR/report.html is the page, DIR/summary.json its figures (shared_spec/report.sc
 DIR/tables/NAME Parquet. DIR and all in it are for their owner alone. With another master than
 local[...] its workers must see LOGS and DIR under the same paths (a network share) and may write to
 DIR; they need nothing of SealMQ.
+
+--since and --until choose what is reported, by the day (UTC) that a line is of, and stand in the
+page's head. All of LOGS is read and kept: the next report into DIR may be of other days.
+
+--watch goes on until SIGINT or SIGTERM (exit code 0). It makes DIR/report.html anew every minute:
+open it in a browser, where it loads itself anew. When the gateway closes a segment, after five
+minutes at most, what is in it is reported in the next round. Killed, it goes on where it was.
 
 Exit code 0: a report. 1: a report, and it has a regression or a nonce that was used twice. 2: no
 report (usage, no Java, nothing to read, no space, ...).
@@ -63,6 +77,15 @@ def _day(text: str) -> date:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text} is no day such as 2026-11-30") from None
+
+
+def _every(text: str) -> int:
+    """Seconds."""
+    found = _EVERY.fullmatch(text)
+    seconds = int(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]] if found else 0
+    if not 0 < seconds <= _DAY_S:
+        raise argparse.ArgumentTypeError(f"{text} is no time such as 30s, 5m or 1h (24h at most)")
+    return seconds
 
 
 def parser() -> argparse.ArgumentParser:
@@ -92,6 +115,15 @@ def parser() -> argparse.ArgumentParser:
             type=_day,
             help=f"the {which} day (UTC) that is reported, YYYY-MM-DD; all are read and kept",
         )
+    made.add_argument(
+        "--watch", action="store_true", help="make the page anew every minute, until it is ended"
+    )
+    made.add_argument(
+        "--every",
+        metavar="TIME",
+        type=_every,
+        help="with --watch: how often, such as 30s, 5m or 1h (default: 60s)",
+    )
     made.add_argument(
         "--master",
         metavar="URL",
@@ -126,6 +158,8 @@ def run(args: argparse.Namespace, log: list[str]) -> int:
     found = outputs.look(args.logs, args.out)
     with outputs.opened(args.out, args.fresh) as place:
         log.append(str(place.log))
+        if args.watch:
+            return _watched(args, master, place, found)
         with progress.steps() as steps:
             outcome = _made(args, master, place, steps, found.size)
         size = f"{found.files} files, {found.size / 1e6:.1f} MB"
@@ -143,6 +177,10 @@ def _checked(args: argparse.Namespace) -> str | None:
         raise ReportError(f"--since {args.since} is after --until {args.until}")
     if args.driver_memory is not None and not _MEMORY.fullmatch(args.driver_memory):
         raise ReportError(f"--driver-memory {args.driver_memory}", "a size such as 512m or 4g")
+    if args.every and not args.watch:
+        raise ReportError("--every is of --watch", hint="sealmq report LOGS --out DIR --watch")
+    if args.watch and args.json:
+        raise ReportError("--json is of one report", "with --watch DIR/summary.json has it")
     if _SUBMITTED not in os.environ:
         return args.master or _LOCAL
     for name in ("master", "driver_memory"):
@@ -157,22 +195,44 @@ def _made(
 ) -> dict[str, Any]:
     from . import job
 
-    known = size + outputs.size_of(place.out / "lines")
-    small = known < _SMALL and (master or "").startswith("local")
-    with _spark(args, master, place, steps, small) as spark:
+    with _spark(args, master, place, steps, size) as spark:
         days = job.Days(args.since, args.until)
         return job.run(spark, args.logs, args.out, steps, days).summary
 
 
+def _watched(args: argparse.Namespace, master: str | None, place: Place, found: Found) -> int:
+    """Report after report, until a signal ends it: the exit code."""
+    from . import job
+    from .watch import ended_by_signals, watch
+
+    days = job.Days(args.since, args.until)
+    every = args.every or _EVERY_S
+    say = partial(print, flush=True)
+    say(f"watching {found.files} files, {found.size / 1e6:.1f} MB; {args.out / outputs.PAGE}")
+    try:
+        with (
+            ended_by_signals() as take,
+            _spark(args, master, place, progress.Steps(), found.size) as spark,
+        ):
+            take()
+            again = partial(job.run, spark, args.logs, args.out, None, days)
+            watch(again, args.logs, args.out, every, say=say)
+    except KeyboardInterrupt:  # before there was anything to watch
+        pass
+    return OK
+
+
 @contextmanager
 def _spark(
-    args: argparse.Namespace, master: str | None, place: Place, steps: Steps, small: bool
+    args: argparse.Namespace, master: str | None, place: Place, steps: Steps, size: int
 ) -> Iterator[SparkSession]:
-    """Spark and its Java, which has ended when this returns."""
+    """Spark and its Java, which has ended when this returns. size: bytes of logs to read."""
     from pyspark import SparkContext
 
     from .session import session
 
+    known = size + outputs.size_of(place.out / "lines")
+    small = known < _SMALL and (master or "").startswith("local")
     # PySpark logs each error on stderr with all of Java's stack; `report` has a line for it.
     if os.environ.get("SEALMQ_DEBUG") != "1":
         logging.disable(logging.CRITICAL)

@@ -18,7 +18,7 @@ from .errors import FOUND, OK
 from .found import shown as readable
 from .headline import KEYS_REPEATED, LOGS, OF_LOG, of_logs, of_tables, site_names
 from .ingest import ingest
-from .page import render
+from .page import Live, render
 from .progress import Steps
 from .settle import Settled, settle
 from .shown import Rows, Span, shown
@@ -31,10 +31,11 @@ _TOLD = 20
 @dataclass(frozen=True)
 class Outcome:
     """exit_code: OK, or FOUND after a regression or a nonce used twice. summary: as
-    shared_spec/report.schema.json has it."""
+    shared_spec/report.schema.json has it. lists: what the page shows beside it."""
 
     exit_code: int
     summary: dict[str, Any]
+    lists: Mapping[str, Rows]
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,12 @@ def run(
     out: Path,
     steps: Steps | None = None,
     days: Days | None = None,
+    live: Live | None = None,
 ) -> Outcome:
     """Read what is new in the logs and write tables, page and summary into `out`.
 
     Killed anywhere it leaves the last report or this one, and the next run goes on from there.
-    days: all is read and kept, and what is reported is of these.
+    days: all is read and kept, and what is reported is of these. live: of a page made anew.
     """
     steps = steps or Steps()
     days = days or Days()
@@ -84,12 +86,16 @@ def run(
             lists = _shown(settled, made, found, summary["sites"])
             summary["why"] = _why(lists, found)
             summary["exit"] = FOUND if summary["why"] else OK
-            summary["seconds"] = dict(steps.seconds)
-            page = render(summary, lists)
-    outputs.replace(out / outputs.PAGE, page)
     summary["seconds"] = dict(steps.seconds)
-    outputs.replace(out / outputs.SUMMARY, outputs.as_json(summary))
-    return Outcome(summary["exit"], summary)
+    outcome = Outcome(summary["exit"], summary, lists)
+    publish(outcome, out, live)
+    return outcome
+
+
+def publish(outcome: Outcome, out: Path, live: Live | None = None) -> None:
+    """Write the page, and then the summary, which is of the page that is there."""
+    outputs.replace(out / outputs.PAGE, render(outcome.summary, outcome.lists, live))
+    outputs.replace(out / outputs.SUMMARY, outputs.as_json(outcome.summary))
 
 
 def _measured(
@@ -134,7 +140,7 @@ def _summary(
     ended = [found[f"ended {name}"] for name in LOGS[:3] if found[f"ended {name}"] is not None]
     return {
         "v": 1,
-        "made": _time(_now_ms()),
+        "made": now(),
         "versions": _versions(spark),
         "master": spark.sparkContext.master,
         "sites": site_names(settled.audit) if kept["audit"] else {},
@@ -201,6 +207,11 @@ def _versions(spark: SparkSession) -> dict[str, str]:
         "java": str(java),
         "python": platform.python_version(),
     }
+
+
+def now() -> str:
+    """As a summary says when it was made."""
+    return _time(_now_ms())
 
 
 def _now_ms() -> int:

@@ -1,6 +1,6 @@
 """A report by a standalone Spark: the same tables as on one machine, nothing beyond loopback.
 
-Minutes: four reports, each in a process with a Java of its own.
+Minutes: six reports, each in a process with a Java of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCALE = Path(__file__).resolve().parents[1] / "bench" / "scale.py"
 @pytest.mark.full
 def test_a_standalone_spark_makes_the_same_tables(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
-    command = [sys.executable, str(SCALE), "--sizes", "20000,60000", "--rounds", "1"]
+    command = [sys.executable, str(SCALE), "--sizes", "10000,20000,60000", "--rounds", "1"]
     command += ["--minutes", "40", "--folder", str(tmp_path / "made"), "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     # It ends with 1 when a count, a checksum or an address is not what it must be.
@@ -33,9 +33,9 @@ def test_a_standalone_spark_makes_the_same_tables(tmp_path: Path) -> None:
     jsonschema.Draft202012Validator(schema).validate(document)
     book = scale_table.Book(document["rows"])
     assert book.sizes(scale_table.LOCAL) == book.sizes(scale_table.APART)
-    for name, least in (("same", 15), ("rows", 20_000)):
+    for name, least in (("same", 15), ("rows", 10_000)):
         values = [row["value"] for row in book.all(f"checksums_{name}", scale_table.APART)]
-        assert len(values) == 2
+        assert len(values) == 3
         assert min(values) >= least
     assert scale_table.table(document["rows"]) == done.stdout.rstrip("\n")
     assert not list((tmp_path / "made").iterdir())

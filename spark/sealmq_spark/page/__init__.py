@@ -1,4 +1,5 @@
-"""The report as one HTML page: no script, nothing from a network, plots as inline SVG.
+"""The report as one HTML page: nothing from a network, plots as inline SVG, no script but that of
+live.py.
 
 Pure Python over plain rows; knows neither Spark nor where the rows come from. The page is for
 people: summary.json and the tables beside it are for programs.
@@ -11,11 +12,14 @@ from importlib.resources import files
 from typing import Any
 
 from . import alarms, costs, officer, overview, rig, simulations, traffic
+from .live import Live
 from .markup import Markup, tag
 from .traffic import Shown
 
 # None: there is nothing of it, and nothing stands there.
 Section = Callable[[Mapping[str, Any], Shown], Markup | None]
+
+__all__ = ["Live", "render"]
 
 # What each reader came for: the officer; the operator; who builds boards and gateways.
 _SECTIONS: tuple[tuple[str, str, Section], ...] = (
@@ -36,12 +40,14 @@ _SECTIONS: tuple[tuple[str, str, Section], ...] = (
     ("simulations", "Simulated sites", simulations.simulations),
     ("quarantine", "Quarantine", overview.quarantine),
 )
-# Nothing but the styles that stand in the page itself: no script, no image, no font, no request.
+# Nothing but the styles that stand in the page itself: no image, no font, no request; no script
+# either, unless the page is live.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
-def render(summary: Mapping[str, Any], shown: Shown) -> str:
-    """summary: as shared_spec/report.schema.json has it; shown: bounded rows by name (shown.py)."""
+def render(summary: Mapping[str, Any], shown: Shown, live: Live | None = None) -> str:
+    """summary: as shared_spec/report.schema.json has it; shown: bounded rows by name (shown.py).
+    live: of a page that is made anew."""
     every = [(name, title, made(summary, shown)) for name, title, made in _SECTIONS]
     every.append(("about", "About", overview.about(summary)))
     there = [(name, title, made) for name, title, made in every if made is not None]
@@ -51,7 +57,12 @@ def render(summary: Mapping[str, Any], shown: Shown) -> str:
         tag(
             "head",
             tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            tag(
+                "meta",
+                http_equiv="Content-Security-Policy",
+                content=_POLICY + (live.policy if live else ""),
+            ),
+            live.refresh if live else None,
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("meta", name="color-scheme", content="light dark"),
             tag("meta", name="referrer", content="no-referrer"),
@@ -64,10 +75,11 @@ def render(summary: Mapping[str, Any], shown: Shown) -> str:
             _menu([("overview", "Overview"), *((name, title) for name, title, _ in there)]),
             tag(
                 "main",
-                overview.masthead(summary),
+                overview.masthead(summary, live),
                 overview.verdict(summary, {name for name, _, _ in there}),
                 sections,
             ),
+            live.script if live else None,
         ),
         lang="en",
     )

@@ -42,7 +42,7 @@ def gaps(_: Mapping[str, Any], shown: Shown) -> Markup | None:
         "div",
         sentence(
             strong("The logs are not whole"),
-            ", as they say themselves: what is missing is in none of the figures on this page.",
+            ", by their own account: what is missing is in none of the figures on this page.",
         ),
         figure(text, table(columns, each, text)),
     )
@@ -133,14 +133,14 @@ def regressions(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
             tag("small", named(row.get("part"), 60, "")),
         )
         cells = [
-            named(row.get("what"), 24, ""),
+            named(row.get("what"), 24),
             words.short(row.get("before")),
             words.short(row.get("now")),
             words.ratio(row.get("ratio")),
         ]
         group = "the rig" if row.get("source") == "rig" else "benches"
         each.append(rowplots.Row(name, drawn, cells, group=group))
-    columns = [Column(name, True) for name in ("what", "before", "now", "ratio")]
+    columns = [Column(name, name != "what") for name in ("what", "before", "now", "ratio")]
     return tag(
         "div",
         sentence(

@@ -196,7 +196,7 @@ def _absolute(unit: str, rows: Rows, series: Sequence[Series]) -> Markup | None:
         title,
         legend(used),
         rowplots.rows("stage", scale, columns, each, title),
-        note="one time, on a logarithmic scale; the line is the interval; payload of 64 bytes",
+        note="one operation, on a logarithmic scale; the line is the interval; payload of 64 bytes",
     )
 
 
@@ -250,7 +250,17 @@ def _range(row: Mapping[str, Any], unit: str) -> str:
 
 
 def _table(rows: Rows) -> Markup:
-    names = ("measure", "variant", "payload", "value", "interval", "unit", "n", "plain", "TLS")
+    names = (
+        "measure",
+        "variant",
+        "payload",
+        "value",
+        "interval",
+        "unit",
+        "samples",
+        "plain",
+        "TLS",
+    )
     columns = [Column(name, name not in ("measure", "variant", "unit")) for name in names]
     cells = [
         [

@@ -59,7 +59,7 @@ def tag(element: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def joined(children: Iterable[object]) -> Markup:
-    """Children one behind the other: text escaped, markup as it is, None left out."""
+    """Children one after the other: text escaped, markup as it is, None left out."""
     return Markup("".join(_text(child) for child in children))
 
 
@@ -85,20 +85,22 @@ def _text(child: object) -> str:
             raise TypeError(f"{type(child).__name__} is neither text nor markup")
 
 
-def named(text: str | None, room: int = 72, empty: str = "none") -> Markup:
-    """A name that came from outside: isolated, cut in its middle, in full in its title."""
+def named(text: str | None, room: int = 72, empty: str = "none", breaks: str = "/_") -> Markup:
+    """A name that came from outside: isolated, cut in its middle, in full in its title. breaks: the
+    signs after which it may end a line, so that a narrow column parts it between words."""
     if not text:
         return tag("span", empty, class_="none")
     shown = cut(plain(text), room)
     full = None if shown == text else text
-    return tag("bdi", shown, class_="name", title=full)
+    parted = str(escape(shown))
+    for sign in breaks:
+        parted = parted.replace(sign, f"{sign}{tag('wbr')}")
+    return tag("bdi", Markup(parted), class_="name", title=full)
 
 
 def rule(text: str | None, room: int = 72, empty: str = "none") -> Markup:
-    """A rule's name, which may end a line behind each of its dots."""
-    name = named(text, room, empty)
-    head, opened, shown = name.partition(">")
-    return Markup(head + opened + shown.replace(".", f".{tag('wbr')}"))
+    """A rule's name, which may end a line after each of its dots."""
+    return named(text, room, empty, breaks="._")
 
 
 def cut(text: str, room: int) -> str:

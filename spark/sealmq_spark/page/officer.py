@@ -71,7 +71,7 @@ def _bars(
         rowplots.Row(
             rowplots.name_of(row, key, empty),
             [] if row.get("others") else rowplots.stacked([row["count"]], ["blue"], scale),
-            [words.figure(row["count"]), words.share(row["count"], total)],
+            [words.figure(row["count"]), words.part(row["count"], total)],
             tail=bool(row.get("others")),
         )
         for row in rows

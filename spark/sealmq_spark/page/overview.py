@@ -8,6 +8,7 @@ from typing import Any
 
 from . import words
 from .figures import Column, folded, sentence, strong, table
+from .live import Live
 from .markup import Markup, named, tag
 from .traffic import Shown
 
@@ -26,18 +27,33 @@ class Tile:
     note: str = ""
 
 
-def masthead(summary: Mapping[str, Any]) -> Markup:
-    """Title, of which sites, what the logs span, and how old their newest line was."""
+def masthead(summary: Mapping[str, Any], live: Live | None = None) -> Markup:
+    """Title, of which sites and days, what the logs span, and how old their newest line was."""
     began, ended, made = summary.get("began"), summary.get("ended"), summary.get("made")
-    span = f"Logs from {words.when(began)} to {words.when(ended)} UTC" if began else "No times"
+    span = (
+        f"Logs from {words.when(began)} to {words.when(ended)} UTC"
+        if began
+        else "No times in these logs"
+    )
     age = words.age(ended, made)
     newest = f", the newest line {age} old" if age else ""
     names = [named(str(name), 64) for name in (summary.get("sites") or {}).values()]
     of = [": ", *(part for name in names for part in (name, ", "))][:-1] if names else []
-    only = "".join(f" {word} {summary[word]}" for word in ("since", "until") if word in summary)
-    span += f", only{only}" if only else ""
-    said = f"{span}; made {words.when(made)} UTC{newest}. "
-    return tag("header", tag("h1", "SealMQ report", of), tag("p", said, _LOCAL))
+    said = f"{span}; made {words.when(made, seconds=live is not None)} UTC{newest}. "
+    return tag(
+        "header",
+        tag("h1", "SealMQ report", of),
+        tag("p", strong(f"{_days(summary)}. ") if _days(summary) else None, said, _LOCAL),
+        live.said(made) if live else None,
+    )
+
+
+def _days(summary: Mapping[str, Any]) -> str:
+    """Of which days alone the report is."""
+    since, until = summary.get("since"), summary.get("until")
+    if since and until:
+        return f"Only {since}" if since == until else f"Only {since} to {until}"
+    return f"Only {since} and later" if since else f"Only up to {until}" if until else ""
 
 
 _LOCAL = "All times are UTC."
@@ -105,7 +121,7 @@ def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
                  _of(headline.get("nonces"), "pairs")),
         _counted("flaky", headline.get("flaky"), "flaky", "look"),
         _counted("quarantined", quarantined if summary.get("lines") else None, "quarantine",
-                 "look", "lines no contract has"),
+                 "look", "match no schema"),
     ) if tile is not None]  # fmt: skip
 
 
@@ -167,7 +183,7 @@ def quarantine(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
         sentence(
             strong(words.plural(total, "line")),
             f" of {words.count(summary.get('lines'))}"
-            " fulfilled no contract. They are counted here and nowhere else.",
+            " match no schema. They are counted here and nowhere else.",
         ),
         table(columns, each, "Quarantine"),
     )
@@ -180,7 +196,7 @@ def about(summary: Mapping[str, Any]) -> Markup:
     facts: list[tuple[str, object]] = [
         ("logs", tag("ul", [tag("li", named(str(one), 110)) for one in summary.get("logs") or ()])),
         ("lines", f"{words.count(summary.get('lines'))}, of which {_kept(kept)};"
-                  f" {words.count(summary.get('repeated'))} came again and count once,"
+                  f" {words.count(summary.get('repeated'))} came again and were counted once,"
                   f" {words.count(summary.get('quarantined'))} were quarantined"),
         ("versions", ", ".join(f"{k} {v}" for k, v in (summary.get("versions") or {}).items())),
         ("computed at", named(str(summary.get("master") or ""))),

@@ -107,7 +107,7 @@ def stages(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
         cells = [_between(row, key) for key, _ in _QUANTILES]
         group = f"{row.get('behaviour')} ({row.get('kind')})"
         each.append(rowplots.Row(name, drawn, [*cells, words.figure(row.get("n"))], group=group))
-    columns = [Column(name, True) for name in ("median", "p95", "p99", "n")]
+    columns = [Column(name, True) for name in ("median", "p95", "p99", "samples")]
     virtual = any(row.get("kind") == "virtual" for row in rows)
     warning = " Times of virtual boards say nothing about silicon." if virtual else ""
     return tag(
@@ -205,7 +205,7 @@ def cuts(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
         sentence(
             strong(words.plural(total, "power cut")),
             f", {words.share(inside, total)} of them in the middle of a change of the flash; "
-            f"behind {words.count(failed)} of them something failed.",
+            f"after {words.count(failed)} of them something failed.",
         ),
         figure(
             "Where the power was cut",

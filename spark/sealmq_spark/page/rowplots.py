@@ -33,7 +33,7 @@ def rows(
     heads = [
         tag("th", names, scope="col", class_="name"),
         tag("th", svg.axis(scale), class_="drawn", aria_hidden="true"),
-        [tag("th", one.head, scope="col", class_="number") for one in columns],
+        [tag("th", one.head, scope="col", class_=_kind(one)) for one in columns],
     ]
     body: list[Markup] = []
     group = ""
@@ -55,7 +55,7 @@ def rows(
 
 def _row(row: Row, columns: Sequence[Column], lines: Sequence[Markup]) -> Markup:
     cells = [
-        tag("td", cell, class_="number", data_label=one.label)
+        tag("td", cell, class_=_kind(one), data_label=one.label)
         for one, cell in zip(columns, row.cells, strict=True)
     ]
     # With nothing to draw (the rest of a long tail) the lines would mean nothing.
@@ -67,6 +67,10 @@ def _row(row: Row, columns: Sequence[Column], lines: Sequence[Markup]) -> Markup
         cells,
         class_="tail" if row.tail else None,
     )
+
+
+def _kind(column: Column) -> str:
+    return "side number" if column.number else "side"
 
 
 def rest(number: Number) -> Markup:
@@ -83,7 +87,7 @@ def name_of(row: Mapping[str, object], key: str, empty: str = "none") -> Markup:
 
 
 def stacked(values: Sequence[Number], colours: Sequence[str], scale: Scale) -> list[Markup]:
-    """Bars one behind the other."""
+    """Bars one after the other."""
     found, total = [], 0.0
     for value, colour in zip(values, colours, strict=True):
         if value > 0:

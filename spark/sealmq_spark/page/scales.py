@@ -188,7 +188,7 @@ def _day(at: datetime) -> str:
 
 
 def later(at: datetime, hours: Number) -> datetime:
-    """`hours` behind `at`, or the end of time."""
+    """`hours` after `at`, or the end of time."""
     try:
         return at + timedelta(hours=hours)
     except OverflowError:

@@ -22,7 +22,7 @@ CLASSES = (
     Series("malformed", "grey"),
 )
 # Lists over time leave out what a clock that was not set has dated.
-_TIMELESS = nothing("None of these has a time that can be true.")
+_TIMELESS = nothing("None of these records has a plausible time.")
 _BARS = (Series("allowed", "blue"), Series("denied", "orange"))
 
 
@@ -110,7 +110,7 @@ def _both(title: str, key: str, shown: Shown, empty: str = "none") -> Markup | N
         title,
         legend([ALLOWED, DENIED]),
         rowplots.rows(key, scale, columns, each, title),
-        note="decisions, on a logarithmic scale; none stands without a mark",
+        note="decisions, on a logarithmic scale; no mark: none",
     )
 
 
@@ -132,9 +132,9 @@ def unenforced(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
             else tag("small", named(row.get("client"), 48), ", ", rule(row.get("rule"))),
         )
         drawn = [] if tail else rowplots.stacked([row["count"]], ["orange"], scale)
-        cells = [named(str(row.get("question") or ""), 24, ""), words.figure(row["count"])]
+        cells = ["" if tail else named(row.get("question"), 24), words.figure(row["count"])]
         each.append(rowplots.Row(name, drawn, cells, tail=tail))
-    columns = [Column("question", True), Column("let through", True)]
+    columns = [Column("question"), Column("let through", True)]
     return tag(
         "div",
         sentence(
@@ -172,8 +172,8 @@ def refusals(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
         "div",
         sentence(
             strong("Refused"),
-            f": {said}. What is forged or replayed nobody sent by mistake; old keys has an "
-            "enrolment of before a client rotate.",
+            f": {said}. Nobody forges or replays by mistake; old keys are those of an enrolment "
+            "from before the client's keys were rotated.",
         ),
         figure(
             "Refused packets over time",
@@ -213,9 +213,9 @@ def _refused(rows: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> M
             None if tail else tag("small", rule(row.get("rule"), 48, "")),
         )
         drawn = [] if tail else rowplots.stacked([row["count"]], [colour], scale)
-        cells = [named("" if tail else row.get("class"), 24, ""), words.figure(row["count"])]
+        cells = ["" if tail else named(row.get("class"), 24), words.figure(row["count"])]
         each.append(rowplots.Row(name, drawn, cells, tail=tail))
-    columns = [Column("class", True), Column("refused", True)]
+    columns = [Column("class"), Column("refused", True)]
     return figure(
         "Who sent them",
         rowplots.rows("client and rule", scale, columns, each, "Refused, by client"),
@@ -258,10 +258,10 @@ def changed(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
         "div",
         sentence(
             strong(words.plural(number, "client")),
-            " did far more or far less in some hour than in the hours before and behind it.",
+            " did far more or far less in some hour than in the hours before and after it.",
         ),
         figure(
-            "Hours unlike the others",
+            "Unusual hours",
             legend([usual, then]),
             rowplots.rows("client", scale, columns, each, "Clients that changed"),
             note="messages or refusals an hour, on a logarithmic scale; z: the distance from the"

@@ -85,6 +85,18 @@ def share(part: Number, whole: Number) -> str:
     return f"{digits(percent)}{GAP}%" if percent < 99 else f"{percent:.4g}{GAP}%"
 
 
+def part(of: Number, whole: Number) -> str:
+    """Of a hundred, with one decimal, for a column of such numbers: their points stand in line."""
+    if whole <= 0:
+        return DASH
+    percent = 100 * of / whole
+    if 0 < percent < 0.05:
+        return f"< 0.1{GAP}%"
+    if 99.95 <= percent < 100:
+        return f"> 99.9{GAP}%"
+    return f"{percent:.1f}{GAP}%"
+
+
 def ratio(value: Number | None) -> str:
     """How many times as much: 0.58×, 139×."""
     if value is None or not math.isfinite(value):

@@ -6,13 +6,15 @@ Each check was seen red: `test_the_audit_finds_what_is_broken` breaks a page onc
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from page_browser import PAPER, Browser, chromium
 from page_cases import CASES, case
-from sealmq_spark.page import render
+from sealmq_spark.page import Live, render
 
 WIDTHS = (360, 768, 1440)
 _PAGES = re.compile(rb"/Type\s*/Page\b")
@@ -76,6 +78,27 @@ def test_names_from_devices_are_text_and_stay_in_their_place(browser: Browser) -
     for text in ("<script>window.hurt = 1</script>", "javascript:window.hurt=1", "&amp;&lt;&#x3c;"):
         assert text in shown
     quiet(browser)
+
+
+def test_a_live_page_loads_itself_anew_and_says_when_it_is_old(browser: Browser) -> None:
+    summary, shown = case("hostile")
+    seen = "const p = document.querySelector('#late'); return p.hidden ? '' : p.textContent"
+    now = datetime.now(UTC)
+    for made, said in ((now - timedelta(minutes=9), "Old: made 9 min ago"), (now, "")):
+        summary["made"] = made.strftime("%Y-%m-%dT%H:%M:%SZ")
+        browser.load(render(summary, shown, Live(120)))
+        assert browser.run(seen).startswith(said)
+        assert bool(browser.run(seen)) == bool(said)
+        browser.show(360, "dark")
+        assert browser.audit() == []
+    assert browser.run("return window.hurt === undefined && document.scripts.length === 1")
+    quiet(browser)
+    browser.load(render(summary, shown, Live(1)))
+    browser.run("window.first = true")
+    end = time.monotonic() + 60
+    while browser.run("return window.first") and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not browser.run("return window.first"), "it does not load itself anew"
 
 
 @pytest.mark.parametrize("name", ["full", "hostile"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import json
 import math
@@ -126,7 +128,7 @@ def test_what_a_wrong_clock_dated_is_shown_without_its_time() -> None:
     for name in ("decisions_time", "refusals_time", "labelling_time"):
         shown[name] = []
     html = page.render(summary, shown)
-    assert html.count("None of these has a time that can be true.") == 2
+    assert html.count("None of these records has a plausible time.") == 2
     assert "Denied, by rule" in html
     assert "Who sent them" in html
     assert "No decision in these logs" not in html
@@ -177,6 +179,41 @@ def test_the_page_says_which_sites_and_how_old_its_newest_line_was() -> None:
     assert "newest line" not in page.render(summary, shown)
 
 
+@pytest.mark.parametrize(
+    ("since", "until", "said"),
+    [
+        (None, None, ""),
+        ("2026-11-18", None, "Only 2026-11-18 and later. "),
+        (None, "2026-11-20", "Only up to 2026-11-20. "),
+        ("2026-11-18", "2026-11-20", "Only 2026-11-18 to 2026-11-20. "),
+        ("2026-11-18", "2026-11-18", "Only 2026-11-18. "),
+    ],
+)
+def test_the_head_says_which_days_are_reported(since: str, until: str, said: str) -> None:
+    summary, shown = case("full")
+    summary |= {name: day for name, day in (("since", since), ("until", until)) if day}
+    head = re.sub("<[^>]*>", "", page.render(summary, shown).partition("</header>")[0])
+    assert (f"factory{said}Logs from" if said else "factoryLogs from") in head
+
+
+def test_a_live_page_has_one_script_which_its_policy_names() -> None:
+    plain = page.render(*case("full"))
+    assert "<script" not in plain
+    assert "script-src" not in plain
+    assert 'http-equiv="refresh"' not in plain
+    html = page.render(*case("hostile"), page.Live(60))
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"; script-src &#x27;sha256-{digest}&#x27;" in html
+    assert '<meta http-equiv="refresh" content="60">' in html
+    assert "Live: made anew every 1\u00a0min." in html
+    assert f'data-made="{case("full")[0]["made"]}" data-late="180"' in html
+    ended = page.render(*case("full"), page.Live(60, "2026-11-21T07:30:00Z"))
+    assert "Not live: sealmq report --watch ended at 2026-11-21 07:30:00 UTC." in ended
+    assert "<script" not in ended
+    assert '<meta http-equiv="refresh" content="60">' in ended, "somebody may start it again"
+
+
 def test_all_well_is_said() -> None:
     summary, shown = case("well")
     assert "Nothing here needs you." in page.render(summary, shown)
@@ -207,13 +244,17 @@ def test_a_long_name_is_cut_in_its_middle_and_whole_in_its_title() -> None:
     text = "machine/" + "x" * 300 + "/temperature"
     made = named(text, 40)
     assert f'title="{text}"' in made
-    assert re.search(r">machine/x+…x*/temperature<", made)
+    assert re.search(r">machine/<wbr>x+…x*/<wbr>temperature<", made)
+    assert named("a_b/c") == '<bdi class="name">a_<wbr>b/<wbr>c</bdi>', "it breaks between words"
 
 
 def test_numbers_are_written_for_people() -> None:
     assert words.count(1234567) == "1,234,567"
     assert words.short(999_960) == "1\u00a0M"
     assert words.short(2**63 - 1) == "9.22\u00a0E"
+    assert [words.part(n, 1000) for n in (0, 0.1, 70, 300, 999.9, 1000)] == [
+        "0.0\u00a0%", "< 0.1\u00a0%", "7.0\u00a0%", "30.0\u00a0%", "> 99.9\u00a0%", "100.0\u00a0%",
+    ]  # fmt: skip
     assert words.share(1, 10**9) == "< 0.01\u00a0%"
     assert words.share(10**9 - 1, 10**9) == "> 99.99\u00a0%"
     assert words.ratio(138.8) == "139×"
