@@ -13,7 +13,7 @@ from sealmq_spec.session import Session
 
 from . import events as ev
 from .missing import Missing
-from .values import Message
+from .values import Came, Message
 
 
 class Intake:
@@ -23,8 +23,14 @@ class Intake:
     """
 
     def __init__(
-        self, session: Session, reader: Reader, received: QoS2Receiver, refused: Counter[str]
+        self,
+        session: Session,
+        reader: Reader,
+        received: QoS2Receiver,
+        refused: Counter[str],
+        settle: bool = False,
     ) -> None:
+        self._settle = settle
         self._session, self._reader = session, reader
         self._received, self._refused = received, refused
         self._missing = Missing()
@@ -45,8 +51,10 @@ class Intake:
                 self.out += build.publish(CONTROL, self._session.fetch(label, mono))
                 self._missing.asked(label, self._session.ctr)
             return
-        message = Message.of(opened, packet.qos, packet.retain)
-        events.append(ev.Arrived(message, ack(packet)))
+        due = ack(packet)
+        came = Came(packet.packet_id, packet.dup, due, self) if self._settle and due else None
+        message = Message.of(opened, packet.qos, packet.retain, came)
+        events.append(ev.Arrived(message, due))
 
     def dismiss(self, packet: Publish, error: SealError, events: list[ev.Event]) -> None:
         """Counts and acknowledges what is refused."""
