@@ -229,12 +229,12 @@ class Door:
         await self._boots.take_answer(nonce_c, answer)
 
 
-async def asked(quarantine: Quarantine, host: str, port: int, timeout: float) -> bytes:
+async def asked(quarantine: Quarantine, host: str, port: int, within: float) -> bytes:
     """The answer to a request for roots, in a connection of its own. Raises ClientError."""
     wire: Wire | None = None
     answer: bytes | None = None
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(within):
             wire = await Wire.open(host, port)
             wire.send(quarantine.connect())
             while answer is None:
@@ -242,7 +242,7 @@ async def asked(quarantine: Quarantine, host: str, port: int, timeout: float) ->
                 wire.send(out)
         return answer
     except TimeoutError:
-        raise ConnectFailed(f"no provisioning answer within {timeout:g} s") from None
+        raise ConnectFailed(f"no provisioning answer within {within:g} s") from None
     except ConnectionLost as error:
         # All that a gateway says to a question under a secret that does not verify.
         raise ConnectionLost(f"{error}, asked for keys", _ROTATED) from None
