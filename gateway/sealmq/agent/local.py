@@ -35,6 +35,7 @@ _GOING = 32
 _GOING_BYTES = 4 << 20
 _UNREAD = 256 * 1024
 _LINGER_S = 2.0
+_UNKNOWN = Refusal("unknown", "", "no message waits under this packet identifier")
 
 
 class Pipe(Protocol):
@@ -511,8 +512,10 @@ class Local:
 
     def _acked(self, ack: Ack) -> None:
         if ack.kind == "PUBREL":
+            known = ack.packet_id in self._received
             self._received.discard(ack.packet_id)
-            self._send(self._wire.ack("PUBCOMP", ack.packet_id))
+            # Not a success: clients that overlook a PUBREC's reason code see it here.
+            self._send(self._wire.ack("PUBCOMP", ack.packet_id, None if known else _UNKNOWN))
             return
         flight, seat = self._flights.get(ack.packet_id), self._seat
         if seat is None:
