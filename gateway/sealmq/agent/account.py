@@ -29,7 +29,7 @@ from sealmq.client.state import State, StateFile
 from sealmq.client.values import Will
 from sealmq.families import registry
 from sealmq_spec.const import LIFE_FOREVER
-from sealmq_spec.errors import Denied, SealError
+from sealmq_spec.errors import Denied, RateLimited, SealError, Unavailable
 from sealmq_spec.identity import Identity
 
 from .config import User
@@ -329,6 +329,8 @@ class Account:
             return Refusal("away", "agent.expired", "it waited for the site for too long")
         try:
             await self._send(one, one.until - now if one.until - now < KEPT_S else None)
+        except (Unavailable, RateLimited):
+            raise  # no word about the message: it is tried again
         except SealError as error:
             return Refusal.of(error)
         return None

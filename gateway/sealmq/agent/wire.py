@@ -60,6 +60,7 @@ class Refusal(NamedTuple):
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (spec.Denied, "denied"),
     (spec.RateLimited, "much"),
+    (spec.Unavailable, "much"),
     (spec.TooLarge, "much"),
 )
 # For each: MQTT 5's reason code in PUBACK, PUBREC, SUBACK and UNSUBACK; in CONNACK; in DISCONNECT;
