@@ -13,15 +13,17 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from running_site import Site, free_port, program, until
+from running_site import SEALMQ, Site, free_port, until
 
 PASSWORD = "a-password-of-the-tests"
 
@@ -55,7 +57,7 @@ class Agent:
         before = self.said().count("listens on")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [program(), "agent", "--config", self.toml.name],
+                [str(SEALMQ), "agent", "--config", self.toml.name],
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
@@ -101,7 +103,7 @@ class Paho:
         self.connected = threading.Event()
         more: dict[str, Any] = {} if version == 5 else {"clean_session": not kept}
         self.client = paho.Client(
-            paho.CallbackAPIVersion.VERSION2,
+            CallbackAPIVersion.VERSION2,
             client_id,
             protocol=paho.MQTTv5 if version == 5 else paho.MQTTv311,
             **more,
@@ -138,7 +140,8 @@ class Paho:
 
     def about(self, message: paho.MQTTMessage) -> dict[str, str]:
         assert message.properties is not None
-        return dict(message.properties.UserProperty)
+        found: dict[str, str] = dict(getattr(message.properties, "UserProperty", ()))
+        return found
 
     def end(self) -> None:
         self.client.disconnect()
@@ -203,7 +206,7 @@ def test_a_refused_publish_says_its_rule_in_mqtt_5_and_never_looks_successful_in
     ha.subscribe("$SYS/sealmq/refused")
     for qos in (1, 2):
         info = ha.client.publish("machine/1/owned", "99", qos)
-        code = until("an answer", lambda mid=info.mid: ha.codes.get(mid))
+        code = until("an answer", partial(ha.codes.get, info.mid))
         # paho sends PUBREL even so, and is told that there is nothing to release.
         assert code.value == (0x87 if qos == 1 else 0x92)
         told = json.loads(ha.next().payload)
@@ -418,13 +421,13 @@ def test_none_of_a_thousand_that_were_acknowledged_is_lost_whoever_is_killed(
     def take(most: int) -> bool:
         while len(seen) < most:
             try:
-                seen[reader.came.get(timeout=0.1).payload] += 1
+                seen[bytes(reader.came.get(timeout=0.1).payload)] += 1
             except queue.Empty:
                 return False
         return True
 
     for step, who in ((200, "agent"), (400, "mediator"), (600, "broker")):
-        until(f"{step} messages", lambda most=step: take(most), 120)
+        until(f"{step} messages", partial(take, step), 120)
         if who == "agent":
             agent.kill()
             agent.up()

@@ -58,7 +58,7 @@ def test_the_unit_is_sound_and_leaves_little(tmp_path: Path) -> None:
     program.touch(0o755)
     made = tmp_path / "sealmq-agent@.service"
     # The user is made when it is installed.
-    text = UNIT.read_text().replace("User=sealmq-agent\n", "User=nobody\n")
+    text = UNIT.read_text().replace("User=sealmq-agent\n", "User=daemon\n")
     made.write_text(text.replace("/opt/sealmq/bin/sealmq agent", f"{program} agent"))
     done = subprocess.run(
         ["systemd-analyze", "verify", str(tmp_path / "sealmq-agent@ha.service")],
