@@ -43,6 +43,7 @@ SEATS = 14
 _EVER_S = 1e8
 _TRY_S = 10.0
 _BATCH = 16
+_SESSIONS = 256
 _INBOX = 64
 _INBOX_BYTES = 2 << 20
 
@@ -167,7 +168,7 @@ class Account:
         self._tasks: set[asyncio.Task[Refusal | None]] = set()
         self.seats = 0
         self.sayable = frozenset(m.says.option for m in registry.manifests() if m.says)
-        self.lost = 0
+        self._received: dict[str, set[int]] = {}
         # Why the site does not let this client in, if it does not.
         self.refusal: Refusal | None = None
 
@@ -268,7 +269,6 @@ class Account:
             except ClientError as error:
                 log.info("%s", f"{self.user.name}: {error}")
         if not pub.qos:
-            self.lost += 1
             return Refusal("away", "agent.away", "the site is away; QoS 0 is not kept")
         return await self._keep(one)
 
@@ -342,6 +342,15 @@ class Account:
             future.set_result(answer)
         elif answer is not None:
             self._told(one.topic, answer)
+
+    def received_of(self, client_id: str, present: bool) -> set[int]:
+        """Packet ids of QoS 2 messages that a session has published and not released. Of very many
+        sessions the newest."""
+        held = self._received.pop(client_id, None)
+        self._received[client_id] = found = held if held is not None and present else set()
+        while len(self._received) > _SESSIONS:
+            del self._received[next(iter(self._received))]
+        return found
 
     # --- read ---
 

@@ -93,6 +93,8 @@ class Local:
         self._flights: dict[int, _Flight] = {}
         # The site's packet id of a QoS 2 message -> the local one.
         self._local: dict[int, int] = {}
+        # Packet ids of PUBRELs that belong to no message of this connection.
+        self._strays: set[int] = set()
         self._space = asyncio.Event()
         # PUBLISH of QoS 2 that were accepted and not released.
         self._received: set[int] = set()
@@ -221,6 +223,8 @@ class Local:
             self._account = account
             self._joined(self)
             refusal, present = await self._sit(account, hello)
+            if hello.kept and refusal is None:
+                self._received = account.received_of(self.client_id, present)
         self._out += dialect.connack(present, refusal, made, self._kept)
         if refusal is not None:
             raise End(refusal)
@@ -375,6 +379,9 @@ class Local:
         task.add_done_callback(over)
 
     def _decided(self, pub: Pub, error: BaseException | None, refusal: Refusal | None) -> None:
+        if pub.qos == 2 and error is None and refusal is None:
+            # Even if nobody is there any more to be told: who comes back may send it again.
+            self._received.add(pub.packet_id)
         if self._dialect is None or self._ended.done():
             return
         if error is not None:
@@ -391,8 +398,6 @@ class Local:
             self.end(refusal)
             return
         kind = "PUBACK" if pub.qos == 1 else "PUBREC"
-        if pub.qos == 2 and refusal is None:
-            self._received.add(pub.packet_id)
         self._send(self._dialect.ack(kind, pub.packet_id, refusal))
 
     def refused(self, topic: str, refusal: Refusal) -> None:
@@ -521,11 +526,14 @@ class Local:
         if seat is None:
             return
         if ack.kind == "PUBCOMP":
-            theirs = next((t for t, mine in self._local.items() if mine == ack.packet_id), None)
-            if theirs is not None:
-                del self._local[theirs]
-            if flight is not None:
-                seat.complete(theirs or ack.packet_id)
+            if ack.packet_id in self._strays:
+                self._strays.discard(ack.packet_id)
+                seat.complete(ack.packet_id)
+            elif flight is not None and flight.received:
+                theirs = next((t for t, mine in self._local.items() if mine == ack.packet_id), None)
+                if theirs is not None:
+                    del self._local[theirs]
+                    seat.complete(theirs)
                 self._over(ack.packet_id)
             return
         message = flight.message if flight is not None else None
@@ -550,13 +558,17 @@ class Local:
         seat = self._seat
         if seat is None:
             return
-        packet_id = self._local.get(theirs, theirs if self._kept else 0)
-        if not packet_id or (not self._kept and packet_id not in self._flights):
+        packet_id = self._local.get(theirs, 0)
+        flight = self._flights.get(packet_id)
+        if flight is not None and flight.received:
+            self._send(self._wire.ack("PUBREL", packet_id))
+        elif self._kept:
+            # Of a message that an earlier agent passed on, or the mediator's own, before an id that
+            # a broker uses again: its PUBCOMP ends no message of this connection.
+            self._strays.add(theirs)
+            self._send(self._wire.ack("PUBREL", theirs))
+        else:
             seat.complete(theirs)
-            return
-        # Of a session that goes on it may be of a message that an earlier agent passed on.
-        self._flights.setdefault(packet_id, _Flight(None)).received = True
-        self._send(self._wire.ack("PUBREL", packet_id))
 
     def _stated(self, what: str) -> None:
         """Something has become of the site's connection: what waits for its PUBREL is released."""
