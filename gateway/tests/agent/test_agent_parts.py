@@ -74,6 +74,11 @@ def test_a_discovery_message_that_names_others_topics_or_is_unclear_is_refused(
     assert refusal.rule == "agent.discovery"
 
 
+def test_a_key_that_stands_twice_is_read_differently_by_others_and_refused() -> None:
+    twice = b'{"command_topic": "door/open", "command_topic": "heat/1/boiler/set"}'
+    assert OURS.judge("boiler", CONFIG, twice) is not None
+
+
 def test_other_messages_are_not_judged_and_a_config_is_removed_by_its_own_sender() -> None:
     for topic in ("homeassistant/status", "home/x/config", "homeassistant/sensor/x/state"):
         assert OURS.judge("boiler", topic, b'{"command_topic": "door/open"}') is None
