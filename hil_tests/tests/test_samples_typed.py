@@ -71,6 +71,11 @@ ELSEWHERE = {
         for n in ("", " 2", " 3")
     },
     **{
+        f"gateway/AGENT.md: Ten minutes{n}": "gateway/tests/agent/"
+        "test_agent_page.py::test_the_page_as_it_stands"
+        for n in ("", " 2", " 3", " 4", " 5")
+    },
+    **{
         f"gateway/BLINDED.md: Ten minutes{n}": HERE
         + "test_blinded_page.py::test_the_page_as_it_stands"
         for n in ("", " 2", " 3", " 4")

@@ -44,6 +44,7 @@ _GENERAL = (
     "explain",
     "pub",
     "sub",
+    "agent",
     "bench",
     "system-users",
 )

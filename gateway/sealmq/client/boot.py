@@ -42,9 +42,14 @@ class Boots:
     """The present boot session and the way to the next. `state` None: boot is kept in RAM only."""
 
     def __init__(
-        self, identity: Identity, state: State | None, known_tlv: Sequence[int] = ()
+        self,
+        identity: Identity,
+        state: State | None,
+        known_tlv: Sequence[int] = (),
+        settle: bool = False,
     ) -> None:
         self.identity = identity
+        self._settle = settle
         self.reader = Reader(identity, make, _KEPT, known_tlv)
         self.received = QoS2Receiver()
         self.refused: Counter[str] = Counter()
@@ -117,7 +122,13 @@ class Boots:
     def core(self, session: Session) -> Core:
         """The sans-IO side of a new connection."""
         return Core(
-            session, self.reader, self.outbox, self.received, self.refused, self._may_leave()
+            session,
+            self.reader,
+            self.outbox,
+            self.received,
+            self.refused,
+            self._may_leave(),
+            self._settle,
         )
 
     def turn(self, session: Session) -> bool:

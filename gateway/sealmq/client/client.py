@@ -23,6 +23,7 @@ from typing import Any
 
 from sealmq.families import registry
 from sealmq.feedback import NAME, Said
+from sealmq.mqtt import build
 from sealmq_spec.const import CLEAR, LIFE_FOREVER, LIVE, MAX_PAYLOAD, OP_COMMAND, RETAINED
 from sealmq_spec.errors import Denied, Malformed, TooLarge, from_notice
 from sealmq_spec.identity import Identity
@@ -50,7 +51,8 @@ class Client:
     None keeps it in RAM. provision: whether roots are asked for with the pre-shared secret; by
     default when `identity` holds none yet or there is a state. renew: another way to new roots.
     on_notice: told of refusals that no call raises (QoS 0). on_state: told in words what becomes of
-    the connection. on_news: told what a policy family tells without having been asked. Errors: see
+    the connection. on_news: told what a policy family tells without having been asked. on_release:
+    with Options.settle told of each PUBREL, which `complete` answers. Errors: see
     `sealmq.client.errors` and `sealmq_spec.errors`.
     """
 
@@ -67,6 +69,7 @@ class Client:
         on_notice: Callable[[Notice], None] | None = None,
         on_state: Callable[[str], None] | None = None,
         on_news: Callable[[News], None] | None = None,
+        on_release: Callable[[int], None] | None = None,
     ) -> None:
         self.host, self.port = host, port
         self.options = options or Options()
@@ -76,6 +79,7 @@ class Client:
         )
         self._renew = renew
         self._on_notice, self._on_state, self._on_news = on_notice, on_state, on_news
+        self._on_release = on_release
         self._live = False
         self._fresh()
 
@@ -130,11 +134,14 @@ class Client:
             self._live = False
             raise
 
-    async def disconnect(self) -> None:
-        """Say goodbye and end; the will is not sent. Nothing happens when it was done before."""
+    async def disconnect(self, *, goodbye: bool = True) -> None:
+        """Say goodbye and end; the will is not sent. Nothing happens when it was done before.
+
+        goodbye: False ends as one who vanishes; the gateway sends the will.
+        """
         if self._live:
             self._live = False
-            await self._life.stop()
+            await self._life.stop(goodbye)
 
     async def __aenter__(self) -> Client:
         await self.connect()
@@ -290,6 +297,20 @@ class Client:
                 return
             yield message
 
+    def settle(self, message: Message) -> bool:
+        """With Options.settle: acknowledge a message of QoS 1 or 2. False, and nothing sent, when
+        the connection in which it came is over."""
+        core = self._life.core
+        if core is None or message.came is None or not core.brought(message):
+            return False
+        self._life.send(message.came.ack)
+        return True
+
+    def complete(self, packet_id: int) -> None:
+        """With Options.settle: the last answer to a message of QoS 2, of which on_release told."""
+        if self._life.core is not None:
+            self._life.send(build.pubcomp(packet_id))
+
     # --- control ---------------------------------------------------------------------------------
 
     async def command(
@@ -357,6 +378,12 @@ class Client:
         return self._life.core is not None
 
     @property
+    def present(self) -> bool:
+        """Whether the present connection found its MQTT session as it was left."""
+        core = self._life.core
+        return core is not None and core.present
+
+    @property
     def error(self) -> Exception | None:
         """What ended the client for good, or None."""
         return self._life.error
@@ -407,8 +434,9 @@ class Client:
         if isinstance(state, str | os.PathLike):
             state = StateFile(state)
         o = self.options
-        self._boots = boots = Boots(copy.copy(self._identity), state, o.known_tlv)
+        self._boots = boots = Boots(copy.copy(self._identity), state, o.known_tlv, o.settle)
         self._desk = desk = Desk(o, self._on_notice, self._on_news)
+        desk.on_release = self._on_release
         door = Door(boots, desk, self.host, self.port, o, self._provision, self._renew)
         self._life = Life(boots, desk, door, o, self._on_state)
         self._operations = Operations(boots, desk, self._life, o)

@@ -61,7 +61,7 @@ from .errors import BadWelcome, ClientError, PeerFault, connect_refused
 from .intake import Intake, ack
 from .outbox import Outbox
 from .seal import seal_message, seal_passed
-from .values import WHAT, News, Notice
+from .values import WHAT, Message, News, Notice
 
 log = logging.getLogger("sealmq.client")
 
@@ -89,8 +89,11 @@ class Core:
         received: QoS2Receiver,
         refused: Counter[str],
         may_leave: bool = True,
+        settle: bool = False,
     ) -> None:
         self.session, self.reader, self.outbox = session, reader, outbox
+        # Whether the application says when a message is acknowledged.
+        self._settle = settle
         # Whether a boot session may be left for its clock.
         self._may_leave = may_leave
         self.refused = refused
@@ -102,9 +105,18 @@ class Core:
         self._packets: deque[Packet] = deque()
         self._broken: Exception | None = None
         self._out = bytearray()
-        self._intake = Intake(session, reader, received, refused)
+        self._intake = Intake(session, reader, received, refused, settle)
         # packet id -> ctrs of the tokens that the answer speaks of.
         self._asked: dict[int, tuple[int, ...]] = {}
+
+    @property
+    def present(self) -> bool:
+        """Whether the MQTT session was there before."""
+        return self._present
+
+    def brought(self, message: Message) -> bool:
+        """Whether the message came in this connection, and waits to be settled."""
+        return message.came is not None and message.came.of is self._intake
 
     def take(self) -> bytes:
         """What the protocol itself wants sent; empty afterwards."""
@@ -277,7 +289,10 @@ class Core:
                 self._acked(self.outbox.pubcomp(packet.packet_id), out)
             case Pubrel():
                 self._received.release(packet.packet_id)
-                self._out += build.pubcomp(packet.packet_id)
+                if self._settle:
+                    out.append(ev.Released(packet.packet_id))
+                else:
+                    self._out += build.pubcomp(packet.packet_id)
             case Suback():
                 ctrs = self._answered(packet.packet_id, "SUBACK")
                 if len(ctrs) != len(packet.codes):
@@ -314,7 +329,7 @@ class Core:
         known = packet.qos == 2 and not self._received.accept(packet.packet_id)
         # Without DUP it is another message (SPEC.md 6.2). The reader's windows drop it if it came
         # before all the same.
-        if known and packet.dup:
+        if known and packet.dup and not self._settle:
             self._out += ack(packet)
             return
         try:

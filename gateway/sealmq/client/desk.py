@@ -48,6 +48,8 @@ class Desk:
         self._on_notice, self._on_news = on_notice, on_news
         # Whoever takes messages before they are acknowledged; None: they wait in the inbox.
         self.take: Callable[[Message], None] | None = None
+        # Told of each PUBREL, where the application settles what came.
+        self.on_release: Callable[[int], None] | None = None
         # Messages that a notice refuses, by ctr, until their acknowledgement comes: up to then a
         # receipt may say that they were accepted, and beats the notice (SPEC.md 4.4).
         self._refused: dict[int, Refused] = {}
@@ -64,7 +66,11 @@ class Desk:
                     self.take(event.message)
                 else:
                     self.inbox.add(event.message)
-                return event.ack
+                # Else whoever takes it from the inbox settles it.
+                return event.ack if event.message.came is None else b""
+            case ev.Released():
+                if self.on_release is not None:
+                    self.on_release(event.packet_id)
             case ev.Dismissed():
                 log.debug("refused on %s: %s", event.topic, event.error)
                 return event.ack

@@ -225,23 +225,27 @@ class Door:
         nonce_c = new_nonce()
         boot, salt = self._boots.next
         quarantine = Quarantine(self._boots.identity, boot, salt, nonce_c, self._client_id)
-        wire: Wire | None = None
-        answer: bytes | None = None
-        try:
-            async with asyncio.timeout(self._options.connect_timeout):
-                wire = await Wire.open(self._host, self._port)
-                wire.send(quarantine.connect())
-                while answer is None:
-                    out, answer = quarantine.receive(await wire.read())
-                    wire.send(out)
-        except TimeoutError:
-            raise ConnectFailed(
-                f"no provisioning answer within {self._options.connect_timeout:g} s"
-            ) from None
-        except ConnectionLost as error:
-            # All that a gateway says to a question under a secret that does not verify.
-            raise ConnectionLost(f"{error}, asked for keys", _ROTATED) from None
-        finally:
-            if wire is not None:
-                await wire.close()
+        answer = await asked(quarantine, self._host, self._port, self._options.connect_timeout)
         await self._boots.take_answer(nonce_c, answer)
+
+
+async def asked(quarantine: Quarantine, host: str, port: int, within: float) -> bytes:
+    """The answer to a request for roots, in a connection of its own. Raises ClientError."""
+    wire: Wire | None = None
+    answer: bytes | None = None
+    try:
+        async with asyncio.timeout(within):
+            wire = await Wire.open(host, port)
+            wire.send(quarantine.connect())
+            while answer is None:
+                out, answer = quarantine.receive(await wire.read())
+                wire.send(out)
+        return answer
+    except TimeoutError:
+        raise ConnectFailed(f"no provisioning answer within {within:g} s") from None
+    except ConnectionLost as error:
+        # All that a gateway says to a question under a secret that does not verify.
+        raise ConnectionLost(f"{error}, asked for keys", _ROTATED) from None
+    finally:
+        if wire is not None:
+            await wire.close()

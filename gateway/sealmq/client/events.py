@@ -37,6 +37,13 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
+class Released:
+    """PUBREL, where the application says when its PUBCOMP is due."""
+
+    packet_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Dismissed:
     """A message that the reader refuses: counted, acknowledged, never delivered."""
 
@@ -137,6 +144,7 @@ Event: TypeAlias = (
     | Behind
     | OtherTime
     | Arrived
+    | Released
     | Dismissed
     | Acked
     | Lost

@@ -15,7 +15,7 @@ from . import events as ev
 from .foreign import Complaints
 from .foreign import Reader as Foreign
 from .missing import Missing
-from .values import Message
+from .values import Came, Message
 
 
 class Intake:
@@ -25,8 +25,14 @@ class Intake:
     """
 
     def __init__(
-        self, session: Session, reader: Reader, received: QoS2Receiver, refused: Counter[str]
+        self,
+        session: Session,
+        reader: Reader,
+        received: QoS2Receiver,
+        refused: Counter[str],
+        settle: bool = False,
     ) -> None:
+        self._settle = settle
         self._session, self._reader = session, reader
         self._received, self._refused = received, refused
         self._missing = Missing()
@@ -58,8 +64,10 @@ class Intake:
                 self._complain(packet.topic, foreign.last, mono)
             raise
         id = b"" if foreign is None else foreign.last
-        message = Message.of(opened, packet.qos, packet.retain, id)
-        events.append(ev.Arrived(message, ack(packet)))
+        due = ack(packet)
+        came = Came(packet.packet_id, packet.dup, due, self) if self._settle and due else None
+        message = Message.of(opened, packet.qos, packet.retain, id, came)
+        events.append(ev.Arrived(message, due))
 
     # Its outer tag has verified, so this site's mediator has sealed it; what is inside is not what
     # its publisher made.

@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sealmq.kglink import KgClient, KgDenied, KgError, KgUnavailable, KgUnknown
 from sealmq.run import ready
@@ -20,6 +20,7 @@ from sealmq_spec.errors import Denied
 from sealmq_spec.identity import Identity
 
 from .client import Client, address
+from .door import Renew
 from .errors import ClientError
 from .values import News, Notice, Options
 
@@ -41,6 +42,33 @@ async def lent_client(
 
     Raises GatewayDown, NoSite, LendRefused.
     """
+    lent = await borrowed(site, name)
+    return Client(
+        lent.identity,
+        lent.host,
+        lent.port,
+        state=lent.boot,
+        provision=False,
+        renew=lent.again,
+        options=options,
+        on_notice=on_notice,
+        on_state=on_state,
+        on_news=on_news,
+    )
+
+
+class Lent(NamedTuple):
+    """What a client that is lent is made of."""
+
+    identity: Identity
+    host: str
+    port: int
+    boot: LentBoot
+    again: Renew
+
+
+async def borrowed(site: str | os.PathLike[str], name: str) -> Lent:
+    """The client `name` of the site in this folder. Raises as `lent_client`."""
     layout = Layout.open(site)
     shown = os.fspath(site)
     identity, enrolment = await _lend(layout, name, shown)
@@ -49,18 +77,8 @@ async def lent_client(
     async def again() -> Identity:
         return (await _lend(layout, name, shown))[0]
 
-    return Client(
-        identity,
-        host,
-        port,
-        state=LentBoot(layout.run / f"lent-{identity.client}"),
-        provision=False,
-        renew=again,
-        options=options,
-        on_notice=on_notice,
-        on_state=on_state,
-        on_news=on_news,
-    )
+    boot = LentBoot(layout.run / f"lent-{identity.client}")
+    return Lent(identity, host, port, boot, again)
 
 
 async def _lend(layout: Layout, name: str, shown: str) -> tuple[Identity, dict[str, Any]]:

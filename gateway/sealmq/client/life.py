@@ -147,8 +147,8 @@ class Life:
             pass
         raise failed
 
-    async def stop(self) -> None:
-        """Say goodbye, end every task, give the state file back.
+    async def stop(self, goodbye: bool = True) -> None:
+        """Say goodbye, end every task, give the state file back. Without a goodbye the will fires.
 
         What has been acknowledged can still be received; nothing more is acknowledged.
         """
@@ -156,7 +156,8 @@ class Life:
         opened, self._opened, self._usable = self._opened, None, False
         if opened is not None:
             opened.core.close()
-            opened.wire.goodbye(build.disconnect())
+            if goodbye:
+                opened.wire.goodbye(build.disconnect())
         self._end(Closed("the client is disconnected"))
         task, self._task = self._task, None
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sealmq_spec.const import TLV_FAMILIES
 from sealmq_spec.errors import Malformed
@@ -17,6 +18,15 @@ class How(enum.IntEnum):
     RETAINED = 1
     WILL = 2
     QUEUED = 3
+
+
+class Came(NamedTuple):
+    """How a message came over the wire. ack: what acknowledges it; of: the connection."""
+
+    packet_id: int
+    dup: bool
+    ack: bytes
+    of: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +52,13 @@ class Message:
     label_number: int = 0
     sender_number: int = 0
     id: bytes = field(default=b"", repr=False)
+    # With Options.settle: what `Client.settle` needs.
+    came: Came | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, opened: Opened, qos: int, retain: bool, id: bytes = b"") -> Message:
+    def of(
+        cls, opened: Opened, qos: int, retain: bool, id: bytes = b"", came: Came | None = None
+    ) -> Message:
         """From what the portable reader gives."""
         return cls(
             opened.topic,
@@ -59,6 +73,7 @@ class Message:
             opened.label,
             opened.sender,
             id,
+            came,
         )
 
 
@@ -113,6 +128,8 @@ class Options:
     inflight: messages of QoS 1 and 2 that may be unacknowledged at once, at most 60.
     known_tlv: types of items, 32 to 127, that the application understands: a message with a
     critical one of another type is refused.
+    settle: messages of QoS 1 and 2 are acknowledged by `Client.settle` and `Client.complete`, not
+    as they are queued.
     """
 
     client_id: str | None = None
@@ -126,6 +143,7 @@ class Options:
     inbox_bytes: int = 8 * 1024 * 1024
     inflight: int = 20
     known_tlv: tuple[int, ...] = ()
+    settle: bool = False
 
     def __post_init__(self) -> None:
         for kind in self.known_tlv:

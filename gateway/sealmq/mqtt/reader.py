@@ -62,6 +62,15 @@ class Reader:
         pos = self._take(name, size)
         return self._data[pos : pos + size]
 
+    def take(self, name: str, size: int) -> bytes:
+        """So many, whatever they mean."""
+        pos = self._take(name, size)
+        return self._data[pos : pos + size]
+
+    def rest(self) -> bytes:
+        """All that is left."""
+        return self.take("the rest", self._stop - self._pos)
+
     def any_text(self, name: str) -> str:
         try:
             return self.binary(name).decode()

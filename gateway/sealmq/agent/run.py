@@ -1,0 +1,160 @@
+"""All of an agent: its users' accounts, its doors, its clients, until a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from sealmq import logs
+from sealmq.run import notify
+
+from .account import Account, Wallet
+from .config import BadConfig, Config
+from .doors import opened
+from .local import Local, Pipe
+from .spool import Spool
+from .wire import Refusal
+
+log = logging.getLogger("sealmq.agent")
+
+CLIENTS = 256
+# Connections that have not said who they are.
+STRANGERS = 64
+_ENDING = Refusal("ending", "", "the agent ends")
+# Compared with where there is no such user, or one without a password.
+_NOBODY = os.urandom(32)
+
+
+class Agent:
+    """accounts: by user name."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._accounts: dict[str, Account] = {}
+        self._clients: set[Local] = set()
+
+    async def run(self, serves: Callable[[], None]) -> None:
+        """Until cancelled. serves: told once all doors are open. BadConfig, ClientError, SealError,
+        OSError."""
+        self._config.spool.mkdir(0o700, parents=True, exist_ok=True)
+        spool = Spool(_private(self._config.spool) / "waiting.db")
+        wallets = []
+        try:
+            for user in self._config.users.values():
+                wallet = await Wallet.of(user)
+                wallets.append(wallet)
+                self._accounts[user.name] = Account(user, wallet, spool, self._teller(user.name))
+            async with asyncio.TaskGroup() as group:
+                for account in self._accounts.values():
+                    group.create_task(account.run(), name=f"agent: {account.user.name}")
+                async with opened(self._config, self._serve):
+                    serves()
+                    try:
+                        await asyncio.Event().wait()
+                    finally:
+                        await self._end()
+        finally:
+            for wallet in wallets:
+                wallet.shut()
+            spool.close()
+
+    async def _end(self) -> None:
+        for local in list(self._clients):
+            local.end(_ENDING)
+        for account in self._accounts.values():
+            await account.end()
+        for _ in range(50):
+            if not self._clients:
+                break
+            await asyncio.sleep(0.05)
+
+    async def _serve(self, pipe: Pipe) -> None:
+        strangers = sum(local.account is None for local in self._clients)
+        if len(self._clients) >= CLIENTS or strangers >= STRANGERS:
+            log.warning("%s", f"{len(self._clients)} connections, one more was cut off")
+            await pipe.close()
+            return
+        local = Local(pipe, self.account_of, self._joined)
+        self._clients.add(local)
+        try:
+            await local.run()
+        finally:
+            self._clients.discard(local)
+
+    def account_of(self, user: str | None, password: bytes | None) -> Account | None:
+        """Whose name and password these are. Without a name it is the only user's."""
+        names = list(self._accounts)
+        name = names[0] if user is None and len(names) == 1 else user or ""
+        account = self._accounts.get(name)
+        right = _NOBODY if account is None else account.user.password
+        if account is not None and right is None:
+            # `checked` has let this pass for a socket of the owner's own, or where it was said.
+            return account
+        same = hmac.compare_digest(_digest(password or b""), _digest(right or _NOBODY))
+        return account if same and account is not None else None
+
+    def _joined(self, new: Local) -> None:
+        for local in list(self._clients):
+            same = local.account is new.account and local.client_id == new.client_id
+            if local is not new and same:
+                why = "another client has come with this client identifier"
+                local.end(Refusal("taken over", "", why))
+
+    def _teller(self, user: str) -> Callable[[str, Refusal], None]:
+        def tell(topic: str, refusal: Refusal) -> None:
+            if not topic:
+                log.warning("%s", f"{user}: {refusal}")
+            for local in list(self._clients):
+                if local.account is not None and local.account.user.name == user:
+                    local.refused(topic, refusal)
+
+        return tell
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _private(folder: Path) -> Path:
+    """A folder that is ours, and closed to others."""
+    found = folder.stat()
+    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o077:
+        raise BadConfig(
+            f"{folder} is open to others, or another user's", hint=f"chmod 700 {folder}"
+        )
+    return folder
+
+
+def serve(config: Config, say: Callable[[str], None]) -> None:
+    """Run it until SIGTERM or SIGINT."""
+    logs.begin("agent: ")
+    doors = ", ".join(map(str, config.doors))
+
+    def serves() -> None:
+        say(f"the agent listens on {doors}; Ctrl-C stops it.")
+        notify.notify("READY=1")
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(Agent(config).run(serves), name="agent")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            pass
+        except BaseExceptionGroup as errors:
+            found: BaseException = errors
+            while isinstance(found, BaseExceptionGroup):
+                found = found.exceptions[0]
+            raise found from None
+        finally:
+            notify.notify("STOPPING=1")
+
+    asyncio.run(work())

@@ -1,0 +1,463 @@
+"""Sans-IO MQTT 5, the server's side: what clients send, as values; what they are sent, as bytes.
+
+One table says which property stands where and how often; what is not in it ends the connection.
+Limits hold before a body is there. Sections are those of the OASIS standard of March 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
+
+from .errors import DecoderDead, MalformedPacket, PacketTooLarge, ProtocolError, UsageError
+from .reader import Reader
+from .text import string_fault, topic_fault
+
+Properties: TypeAlias = Mapping[int, Any]
+NONE: Properties = MappingProxyType({})
+
+# Properties, section 2.2.2.2.
+PAYLOAD_FORMAT, EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION = 1, 2, 3, 8, 9
+SUBSCRIPTION_ID, SESSION_EXPIRY, ASSIGNED_ID, SERVER_KEEPALIVE = 11, 17, 18, 19
+AUTH_METHOD, AUTH_DATA, PROBLEM_INFO, WILL_DELAY, RESPONSE_INFO = 21, 22, 23, 24, 25
+REASON, RECEIVE_MAX, ALIAS_MAX, ALIAS, USER, MAX_PACKET = 31, 33, 34, 35, 38, 39
+WILDCARDS, SUBSCRIPTION_IDS, SHARED = 40, 41, 42
+
+# B: byte of 0 or 1; H: u16; I: u32; V: variable; S: text; D: bytes; P: pair of texts.
+_FORMS = {
+    PAYLOAD_FORMAT: "B", EXPIRY: "I", CONTENT_TYPE: "S", RESPONSE_TOPIC: "S", CORRELATION: "D",
+    SUBSCRIPTION_ID: "V", SESSION_EXPIRY: "I", ASSIGNED_ID: "S", SERVER_KEEPALIVE: "H",
+    AUTH_METHOD: "S", AUTH_DATA: "D", PROBLEM_INFO: "B", WILL_DELAY: "I", RESPONSE_INFO: "B",
+    REASON: "S", RECEIVE_MAX: "H", ALIAS_MAX: "H", ALIAS: "H", USER: "P", MAX_PACKET: "I",
+    WILDCARDS: "B", SUBSCRIPTION_IDS: "B", SHARED: "B",
+}  # fmt: skip
+_ACK = frozenset((REASON, USER))
+_MESSAGE = frozenset((PAYLOAD_FORMAT, EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION, USER))
+_MAY: dict[str, frozenset[int]] = {
+    "CONNECT": frozenset(
+        (SESSION_EXPIRY, AUTH_METHOD, AUTH_DATA, PROBLEM_INFO, RESPONSE_INFO, RECEIVE_MAX,
+         ALIAS_MAX, USER, MAX_PACKET)
+    ),
+    "will": _MESSAGE | {WILL_DELAY},
+    # No subscription identifier: that is the server's to send [MQTT-3.3.4-6].
+    "PUBLISH": _MESSAGE | {ALIAS},
+    "PUBACK": _ACK, "PUBREC": _ACK, "PUBREL": _ACK, "PUBCOMP": _ACK,
+    "SUBSCRIBE": frozenset((SUBSCRIPTION_ID, USER)),
+    "UNSUBSCRIBE": frozenset((USER,)),
+    "DISCONNECT": _ACK | {SESSION_EXPIRY},
+}  # fmt: skip
+# What may not be 0: sections 3.1.2.11.3 and .4, 3.3.2.3.4, 3.8.2.1.2.
+_NOT_ZERO = frozenset((RECEIVE_MAX, MAX_PACKET, ALIAS, SUBSCRIPTION_ID))
+# User properties of one packet; no client needs as many.
+_PAIRS = 64
+
+_U16, _U32 = Struct(">H").pack, Struct(">I").pack
+_MAX_REMAINING = 268_435_455
+
+
+class Will5(NamedTuple):
+    """Section 3.1.3.2 to .4."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: Properties
+
+    def __repr__(self) -> str:
+        return f"Will5(topic={self.topic!r}, payload=<{len(self.payload)} bytes>)"
+
+
+@dataclass(frozen=True, slots=True)
+class Connect5:
+    """CONNECT, section 3.1."""
+
+    client_id: str
+    clean_start: bool
+    keepalive: int
+    will: Will5 | None = field(repr=False)
+    username: str | None = field(repr=False)
+    password: bytes | None = field(repr=False)
+    properties: Properties = field(repr=False)
+
+
+class Publish5(NamedTuple):
+    """PUBLISH, section 3.3. `packet_id` is 0 exactly when `qos` is 0."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    dup: bool
+    packet_id: int
+    properties: Properties
+
+    def __repr__(self) -> str:
+        return (
+            f"Publish5(topic={self.topic!r}, payload=<{len(self.payload)} bytes>, qos={self.qos})"
+        )
+
+
+class Ack5(NamedTuple):
+    """PUBACK, PUBREC, PUBREL or PUBCOMP, sections 3.4 to 3.7."""
+
+    kind: str
+    packet_id: int
+    code: int
+
+
+class Filter5(NamedTuple):
+    """One subscription of a SUBSCRIBE, section 3.8.3."""
+
+    filter: str
+    qos: int
+    no_local: bool
+    retain_handling: int
+
+
+class Subscribe5(NamedTuple):
+    """SUBSCRIBE, section 3.8."""
+
+    packet_id: int
+    filters: tuple[Filter5, ...]
+    properties: Properties
+
+
+class Unsubscribe5(NamedTuple):
+    """UNSUBSCRIBE, section 3.10."""
+
+    packet_id: int
+    filters: tuple[str, ...]
+    properties: Properties
+
+
+class Pingreq5(NamedTuple):
+    """PINGREQ, section 3.12."""
+
+
+class Disconnect5(NamedTuple):
+    """DISCONNECT, section 3.14. Code 4 asks for the will."""
+
+    code: int
+    properties: Properties
+
+
+Packet5: TypeAlias = Connect5 | Publish5 | Ack5 | Subscribe5 | Unsubscribe5 | Pingreq5 | Disconnect5
+
+
+class Decoder5:
+    """Takes what a client sends. `max_packet`, `max_connect`: largest remaining lengths."""
+
+    def __init__(self, max_packet: int, max_connect: int = 16384) -> None:
+        self._max_packet, self._max_connect = max_packet, max_connect
+        self._held = bytearray()
+        self._connected = False
+        self._fault: str | None = None
+
+    def feed(self, data: bytes) -> list[Packet5]:
+        """The packets that `data` completes. A ProtocolError has those before the fault, and ends
+        the stream for good."""
+        if self._fault is not None:
+            raise DecoderDead(f"bytes after a fault that ended the stream: {self._fault}")
+        held = self._held
+        held += data
+        packets: list[Packet5] = []
+        pos = 0
+        try:
+            while (found := self._next(pos)) is not None:
+                first, body, stop = found
+                packets.append(self._packet(first, bytes(memoryview(held)[body:stop])))
+                pos = stop
+        except ProtocolError as error:
+            self._fault = str(error)
+            self._held = bytearray()
+            error.packets = tuple(packets)  # type: ignore[arg-type]
+            raise
+        del held[:pos]
+        return packets
+
+    def _next(self, pos: int) -> tuple[int, int, int] | None:
+        """First byte, start and end of the body; None while it is not all there."""
+        held = self._held
+        if len(held) < pos + 2:
+            return None
+        first = held[pos]
+        if (first == 0x10) == self._connected:
+            # Before all else: whatever comes from a stranger is no longer than a CONNECT.
+            raise MalformedPacket("CONNECT is the first packet, and comes once [MQTT-3.1.0-1, -2]")
+        remaining, shift, at = 0, 0, pos + 1
+        while True:
+            if at == len(held):
+                return None
+            byte = held[at]
+            at += 1
+            remaining |= (byte & 127) << shift
+            if byte < 128:
+                break
+            shift += 7
+            if shift > 21:
+                raise MalformedPacket("remaining length goes on after four bytes [section 1.5.5]")
+        most = self._max_packet if self._connected else self._max_connect
+        if remaining > most:
+            raise PacketTooLarge(f"remaining length {remaining}; at most {most} bytes are taken")
+        return None if len(held) < at + remaining else (first, at, at + remaining)
+
+    def _packet(self, first: int, body: bytes) -> Packet5:
+        kind = first >> 4
+        if kind == 3:
+            return _publish(first & 15, body)
+        name, flags = _KINDS.get(kind, ("", 0))
+        if not name:
+            raise MalformedPacket(f"packet type {kind} arrived at a server [section 2.1.2]")
+        if first & 15 != flags:
+            raise MalformedPacket(f"{name}: flags {first & 15}; they are {flags} [MQTT-2.1.3-1]")
+        r = Reader(name, body, 0, len(body))
+        packet: Packet5
+        if kind == 1:
+            packet = _connect(r)
+            self._connected = True
+        elif kind == 8:
+            packet = _subscribe(r)
+        elif kind == 10:
+            packet = _unsubscribe(r)
+        elif kind == 12:
+            packet = Pingreq5()
+        elif kind == 14:
+            code = r.byte("reason code") if r.more() else 0
+            packet = Disconnect5(code, _properties(r, name) if r.more() else {})
+        else:
+            packet_id = r.packet_id()
+            code = r.byte("reason code") if r.more() else 0
+            if r.more():
+                _properties(r, name)
+            packet = Ack5(name, packet_id, code)
+        r.end()
+        return packet
+
+
+_KINDS = {
+    1: ("CONNECT", 0),
+    4: ("PUBACK", 0),
+    5: ("PUBREC", 0),
+    6: ("PUBREL", 2),
+    7: ("PUBCOMP", 0),
+    8: ("SUBSCRIBE", 2),
+    10: ("UNSUBSCRIBE", 2),
+    12: ("PINGREQ", 0),
+    14: ("DISCONNECT", 0),
+}
+
+
+def _variable(r: Reader, name: str) -> int:
+    value = 0
+    for shift in (0, 7, 14, 21):
+        byte = r.byte(name)
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value
+    raise r.fault(f"{name} goes on after four bytes [section 1.5.5]")
+
+
+def _properties(r: Reader, where: str) -> dict[int, Any]:
+    size = _variable(r, "property length")
+    # Read on a reader of its own, so that none reaches past the length that was said.
+    p = Reader(r.kind, r.take("properties", size), 0, size)
+    found: dict[int, Any] = {}
+    while p.more():
+        kind = _variable(p, "property")
+        if kind not in _MAY[where]:
+            raise p.fault(f"property {kind} does not belong to {where} [section 2.2.2.2]")
+        form = _FORMS[kind]
+        if form == "P":
+            pairs = found.setdefault(USER, [])
+            pairs.append((p.text("user property"), p.text("user property")))
+            if len(pairs) > _PAIRS:
+                raise p.fault(f"more than {_PAIRS} user properties")
+            continue
+        if kind in found:
+            raise p.fault(f"property {kind} stands there twice [section 2.2.2.2]")
+        value: Any
+        if form == "B":
+            value = p.byte("property")
+            if value > 1:
+                raise p.fault(f"property {kind} is {value}; it is 0 or 1")
+        elif form == "H":
+            value = p.number("property")
+        elif form == "I":
+            value = p.number("property") << 16 | p.number("property")
+        elif form == "V":
+            value = _variable(p, "property")
+        elif form == "S":
+            value = p.text("property")
+        else:
+            value = p.binary("property")
+        if not value and kind in _NOT_ZERO:
+            raise p.fault(f"property {kind} is 0")
+        found[kind] = value
+    return found
+
+
+def _connect(r: Reader) -> Connect5:
+    if r.binary("protocol name") != b"MQTT" or r.byte("protocol level") != 5:
+        raise r.fault("it is not of MQTT 5 [section 3.1.2]")
+    flags = r.byte("connect flags")
+    if flags & 1:
+        raise r.fault("its reserved flag is set [MQTT-3.1.2-3]")
+    has_will, qos = bool(flags & 4), flags >> 3 & 3
+    if qos == 3 or (not has_will and flags & 0x38):
+        raise r.fault("its will flags contradict each other [MQTT-3.1.2-11 to -15]")
+    keepalive = r.number("keep alive")
+    properties = _properties(r, "CONNECT")
+    if AUTH_DATA in properties and AUTH_METHOD not in properties:
+        raise r.fault("authentication data without a method [section 3.1.2.11.10]")
+    client_id = r.text("client id")
+    will = None
+    if has_will:
+        of = _properties(r, "will")
+        topic = r.topic("will topic")
+        will = Will5(topic, r.binary("will payload"), qos, bool(flags & 0x20), of)
+    username = r.text("user name") if flags & 0x80 else None
+    password = r.binary("password") if flags & 0x40 else None
+    return Connect5(client_id, bool(flags & 2), keepalive, will, username, password, properties)
+
+
+def _publish(flags: int, body: bytes) -> Publish5:
+    r = Reader("PUBLISH", body, 0, len(body))
+    qos, dup = flags >> 1 & 3, bool(flags & 8)
+    if qos == 3 or (dup and not qos):
+        raise r.fault("its QoS is 3, or DUP stands with QoS 0 [MQTT-3.3.1-2, -4]")
+    topic = r.any_text("topic name")
+    packet_id = r.packet_id() if qos else 0
+    properties = _properties(r, "PUBLISH")
+    if ALIAS in properties:
+        # The CONNACK has said that none are taken [MQTT-3.3.2-9].
+        raise r.fault("a topic alias; none are taken here")
+    if fault := topic_fault(topic):
+        raise r.fault(f"topic name {fault}")
+    return Publish5(topic, r.rest(), qos, bool(flags & 1), dup, packet_id, properties)
+
+
+def _subscribe(r: Reader) -> Subscribe5:
+    packet_id = r.packet_id()
+    properties = _properties(r, "SUBSCRIBE")
+    filters = []
+    while r.more():
+        text = r.filter()
+        options = r.byte("subscription options")
+        qos, handling = options & 3, options >> 4 & 3
+        if qos == 3 or handling == 3 or options & 0xC0:
+            raise r.fault(f"subscription options {options:#04x} [section 3.8.3.1]")
+        filters.append(Filter5(text, qos, bool(options & 4), handling))
+    if not filters:
+        raise r.fault("no topic filter [MQTT-3.8.3-2]")
+    return Subscribe5(packet_id, tuple(filters), properties)
+
+
+def _unsubscribe(r: Reader) -> Unsubscribe5:
+    packet_id = r.packet_id()
+    properties = _properties(r, "UNSUBSCRIBE")
+    filters = []
+    while r.more():
+        filters.append(r.filter())
+    if not filters:
+        raise r.fault("no topic filter [MQTT-3.10.3-2]")
+    return Unsubscribe5(packet_id, tuple(filters), properties)
+
+
+# --- what a server sends -------------------------------------------------------------------------
+
+
+def connack(present: bool, code: int, properties: Properties) -> bytes:
+    """CONNACK, section 3.2."""
+    return _packet(0x20, bytes((present, code)), _put(properties))
+
+
+def publish(
+    topic: str,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    dup: bool,
+    packet_id: int,
+    properties: Properties,
+) -> bytes:
+    """PUBLISH, section 3.3."""
+    first = 0x30 | qos << 1 | retain | (8 if dup else 0)
+    head = _text(topic) + (_U16(packet_id) if qos else b"")
+    return _packet(first, head, _put(properties), payload)
+
+
+_ACKS = {"PUBACK": 0x40, "PUBREC": 0x50, "PUBREL": 0x62, "PUBCOMP": 0x70}
+
+
+def ack(kind: str, packet_id: int, code: int = 0, properties: Properties = NONE) -> bytes:
+    """PUBACK, PUBREC, PUBREL, PUBCOMP, sections 3.4 to 3.7."""
+    if not code and not properties:
+        return _packet(_ACKS[kind], _U16(packet_id))
+    return _packet(_ACKS[kind], _U16(packet_id), bytes((code,)), _put(properties))
+
+
+def suback(packet_id: int, codes: Sequence[int], properties: Properties = NONE) -> bytes:
+    """SUBACK, section 3.9."""
+    return _packet(0x90, _U16(packet_id), _put(properties), bytes(codes))
+
+
+def unsuback(packet_id: int, codes: Sequence[int], properties: Properties = NONE) -> bytes:
+    """UNSUBACK, section 3.11."""
+    return _packet(0xB0, _U16(packet_id), _put(properties), bytes(codes))
+
+
+def pingresp() -> bytes:
+    """PINGRESP, section 3.13."""
+    return b"\xd0\x00"
+
+
+def disconnect(code: int, properties: Properties = NONE) -> bytes:
+    """DISCONNECT, section 3.14."""
+    return _packet(0xE0, bytes((code,)), _put(properties))
+
+
+def _put(properties: Properties) -> bytes:
+    out = bytearray()
+    for kind, value in properties.items():
+        form = _FORMS[kind]
+        if form == "P":
+            for name, text in value:
+                out += bytes((kind,)) + _text(name) + _text(text)
+        elif form == "B":
+            out += bytes((kind, value))
+        elif form == "H":
+            out += bytes((kind,)) + _U16(value)
+        elif form == "I":
+            out += bytes((kind,)) + _U32(value)
+        elif form == "S":
+            out += bytes((kind,)) + _text(value)
+        else:
+            raise UsageError(f"property {kind} is none that a server sends here")
+    return _length(len(out)) + bytes(out)
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    if len(raw) > 65535 or string_fault(text):
+        raise UsageError("text that MQTT has no room for [section 1.5.4]")
+    return _U16(len(raw)) + raw
+
+
+def _length(size: int) -> bytes:
+    if size > _MAX_REMAINING:
+        raise UsageError(f"a length of {size}; it is at most {_MAX_REMAINING}")
+    out = bytearray()
+    while size > 127:
+        out.append(size & 127 | 128)
+        size >>= 7
+    out.append(size)
+    return bytes(out)
+
+
+def _packet(first: int, *fields: bytes) -> bytes:
+    body = b"".join(fields)
+    return bytes((first,)) + _length(len(body)) + body

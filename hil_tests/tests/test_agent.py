@@ -1,0 +1,443 @@
+"""`sealmq agent` in front of a site, with clients that know nothing of SealMQ: mosquitto_pub and
+mosquitto_sub, and paho."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from running_site import SEALMQ, Site, free_port, until
+
+PASSWORD = "a-password-of-the-tests"
+
+
+class Agent:
+    """`sealmq agent --config`: the users ha (label monitor) and plc (label m1-temp)."""
+
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.site, self.folder = site, folder
+        self.port, self.web = free_port(), free_port()
+        self.socket = folder / "mqtt.sock"
+        for name, label in (("ha", "monitor"), ("plc", "m1-temp")):
+            file = site.enrol(f"agent-{name}", label)
+            (folder / f"{name}.json").write_bytes(file.read_bytes())
+        password = folder / "password"
+        password.write_text(PASSWORD + "\n")
+        password.chmod(0o600)
+        self.toml = folder / "agent.toml"
+        self.toml.write_text(
+            f'listen = ["./mqtt.sock", "127.0.0.1:{self.port}", "ws://127.0.0.1:{self.web}"]\n'
+            'origins = ["http://ha.example:8123"]\n'
+            '[users.ha]\nenrolment = "ha.json"\npassword_file = "password"\n'
+            '[users.ha.discovery.owners]\nagent-plc = ["machine/1/#"]\nagent-ha = ["ha/#"]\n'
+            '[users.plc]\nenrolment = "plc.json"\npassword_file = "password"\n'
+            '[users.plc.discovery.owners]\nagent-plc = ["#"]\n'
+        )
+        self.log = folder / "agent.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def up(self) -> None:
+        before = self.said().count("listens on")
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [str(SEALMQ), "agent", "--config", self.toml.name],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+            )
+        until("the agent to listen", lambda: self.said().count("listens on") > before)
+
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def down(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            assert self.process.wait(30) == 0, self.said()
+
+    def words(self, user: str = "ha") -> list[str]:
+        return ["-h", "127.0.0.1", "-p", str(self.port), "-u", user, "-P", PASSWORD]
+
+    def pub(self, user: str, topic: str, text: str, *more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["mosquitto_pub", *self.words(user), "-t", topic, "-m", text, *more],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+class Paho:
+    """A paho client, with what has come to it."""
+
+    def __init__(
+        self, agent: Agent, user: str, version: int, client_id: str = "", kept: bool = False
+    ) -> None:
+        self.came: queue.Queue[paho.MQTTMessage] = queue.Queue()
+        self.acked: Counter[int] = Counter()
+        self.codes: dict[int, Any] = {}
+        self.granted: queue.Queue[list[Any]] = queue.Queue()
+        self.connected = threading.Event()
+        more: dict[str, Any] = {} if version == 5 else {"clean_session": not kept}
+        self.client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id,
+            protocol=paho.MQTTv5 if version == 5 else paho.MQTTv311,
+            **more,
+        )
+        self.client.username_pw_set(user, PASSWORD)
+        self.client.reconnect_delay_set(1, 1)
+        self.client.on_message = lambda c, u, m: self.came.put(m)
+        self.client.on_connect = lambda *a: self.connected.set()
+        self.client.on_subscribe = lambda c, u, mid, codes, p: self.granted.put(codes)
+        self.client.on_publish = self._published
+        options: dict[str, Any] = {}
+        if version == 5 and kept:
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.SessionExpiryInterval = 3600
+            options = {"clean_start": False, "properties": properties}
+        self.client.connect("127.0.0.1", agent.port, keepalive=30, **options)
+        self.client.loop_start()
+        assert self.connected.wait(30), agent.said()
+
+    def _published(self, _c: Any, _u: Any, mid: int, code: Any, _p: Any) -> None:
+        self.acked[mid] += 1
+        self.codes[mid] = code
+
+    def subscribe(self, filt: str, qos: int = 0, purpose: str = "") -> list[Any]:
+        properties = None
+        if purpose:
+            properties = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
+            properties.UserProperty = ("purpose", purpose)
+        self.client.subscribe(filt, qos, properties=properties)
+        return self.granted.get(timeout=30)
+
+    def next(self) -> paho.MQTTMessage:
+        return self.came.get(timeout=30)
+
+    def about(self, message: paho.MQTTMessage) -> dict[str, str]:
+        assert message.properties is not None
+        found: dict[str, str] = dict(getattr(message.properties, "UserProperty", ()))
+        return found
+
+    def end(self) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    folder = tmp_path_factory.mktemp("agent")
+    site = Site(folder)
+    site.up("--broker", "mosquitto")
+    made = Agent(site, folder)
+    made.up()
+    yield made
+    made.down()
+    site.down()
+
+
+@pytest.fixture
+def clients() -> Iterator[list[Paho]]:
+    made: list[Paho] = []
+    yield made
+    for one in made:
+        one.end()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_what_one_program_publishes_another_gets_with_who_and_when(
+    agent: Agent, clients: list[Paho], version: int
+) -> None:
+    reader, writer = Paho(agent, "ha", version), Paho(agent, "plc", version)
+    clients += [reader, writer]
+    assert [int(getattr(c, "value", c)) for c in reader.subscribe(f"machine/1/v{version}", 2)] == [
+        2
+    ]
+    for qos in (0, 1, 2):
+        info = writer.client.publish(f"machine/1/v{version}", f"of {qos}", qos)
+        info.wait_for_publish(30)
+        came = reader.next()
+        assert (came.payload, came.qos, came.retain) == (f"of {qos}".encode(), qos, False)
+        if version == 5:
+            about = reader.about(came)
+            assert about["sealmq-sender"] == "agent-plc"
+            assert about["sealmq-label"] == "m1-temp"
+            assert about["sealmq-how"] == "live"
+            assert 0 <= int(about["sealmq-age"]) < 30
+    writer.client.publish("machine/1/kept", "old", 1, retain=True).wait_for_publish(30)
+    later = Paho(agent, "ha", version)
+    clients.append(later)
+    later.subscribe("machine/1/kept", 1)
+    came = later.next()
+    assert (came.payload, came.retain) == (b"old", True)
+    assert version == 4 or later.about(came)["sealmq-how"] == "retained"
+
+
+def test_a_refused_publish_says_its_rule_in_mqtt_5_and_never_looks_successful_in_3_1_1(
+    agent: Agent, clients: list[Paho]
+) -> None:
+    plc, ha = Paho(agent, "plc", 5), Paho(agent, "ha", 5)
+    clients += [plc, ha]
+    plc.client.publish("machine/1/owned", "1", 1).wait_for_publish(30)
+    ha.subscribe("$SYS/sealmq/refused")
+    for qos in (1, 2):
+        info = ha.client.publish("machine/1/owned", "99", qos)
+        code = until("an answer", partial(ha.codes.get, info.mid))
+        # paho sends PUBREL even so, and is told that there is nothing to release.
+        assert code.value == (0x87 if qos == 1 else 0x92)
+        told = json.loads(ha.next().payload)
+        assert told["rule"] == "labels.publish.other-label"
+        assert told["topic"] == "machine/1/owned"
+    told5 = agent.pub("ha", "machine/1/owned", "99", "-q", "1", "-V", "5").stderr
+    assert "labels.publish.other-label: the topic has m1-temp, the client monitor" in told5
+    done = agent.pub("ha", "machine/1/owned", "99", "-q", "1", "-V", "311")
+    assert done.returncode != 0, "a refused message was acknowledged"
+    # QoS 0 has no acknowledgement: whoever listens is told, and nobody is cut off.
+    ha.client.publish("machine/1/owned", "99", 0)
+    assert json.loads(ha.next().payload)["rule"] == "labels.publish.other-label"
+    assert ha.client.is_connected()
+
+
+def test_a_label_too_low_opens_nothing_and_says_so(agent: Agent, clients: list[Paho]) -> None:
+    ha, plc = Paho(agent, "ha", 5), Paho(agent, "plc", 5)
+    clients += [ha, plc]
+    ha.client.publish("secret/of-monitor", "s", 1, retain=True).wait_for_publish(30)
+    [code] = plc.subscribe("secret/of-monitor", 1)
+    assert code.value == 0x87
+    assert plc.subscribe("#", 1)[0].value == 1
+    plc.client.publish("machine/1/seen", "x", 1).wait_for_publish(30)
+    topics = {plc.next().topic}
+    while "machine/1/seen" not in topics:
+        topics.add(plc.next().topic)
+    assert "secret/of-monitor" not in topics
+
+
+def test_a_discovery_message_that_names_others_topics_is_planted_in_vain(
+    agent: Agent, clients: list[Paho], tmp_path: Path
+) -> None:
+    ha, plc = Paho(agent, "ha", 5), Paho(agent, "plc", 5)
+    clients += [ha, plc]
+    # plc's own agent lets it: whoever attacks has no agent of ours. Retained, before ha is there.
+    topic = "homeassistant/switch/planted/config"
+    bad = json.dumps({"name": "lamp", "command_topic": "secret/of-monitor"})
+    good = json.dumps({"name": "t", "~": "machine/1", "stat_t": "~/temperature"})
+    plc.client.publish(topic, bad, 1, retain=True).wait_for_publish(30)
+    plc.client.publish("homeassistant/sensor/right/config", good, 1, retain=True).wait_for_publish(
+        30
+    )
+    ha.subscribe("$SYS/sealmq/refused")
+    ha.subscribe("homeassistant/#", 1)
+    came = [ha.next(), ha.next()]
+    seen = {m.topic for m in came}
+    assert seen == {"$SYS/sealmq/refused", "homeassistant/sensor/right/config"}
+    told = next(json.loads(m.payload) for m in came if m.topic.startswith("$SYS"))
+    assert told["rule"] == "agent.discovery"
+    assert told["topic"] == topic
+    # And what ha itself would plant is refused before it leaves.
+    info = ha.client.publish("homeassistant/switch/x/config", bad, 1)
+    assert until("an answer", lambda: ha.codes.get(info.mid)).value == 0x87
+
+
+def test_a_session_that_is_kept_goes_on_with_the_packet_ids_that_its_client_knows(
+    agent: Agent,
+) -> None:
+    for version in (4, 5):
+        first = Paho(agent, "ha", version, f"kept-{version}", kept=True)
+        first.subscribe(f"machine/kept{version}", 2)
+        first.end()
+        agent.pub("plc", f"machine/kept{version}", "meanwhile", "-q", "2")
+        again = Paho(agent, "ha", version, f"kept-{version}", kept=True)
+        came = again.next()
+        assert (came.payload, came.qos) == (b"meanwhile", 2)
+        again.end()
+
+
+def test_a_will_is_the_site_s_to_send_when_its_client_vanishes(
+    agent: Agent, clients: list[Paho]
+) -> None:
+    words = [*agent.words("plc"), "-t", "machine/1/none", "-i", "dies"]
+    will = ["--will-topic", "machine/1/status", "--will-payload", "gone", "--will-qos", "1"]
+    reader = Paho(agent, "ha", 5)
+    clients.append(reader)
+    reader.subscribe("machine/1/status", 1)
+    dies = subprocess.Popen(["mosquitto_sub", *words, *will], stdout=subprocess.DEVNULL)
+    until("the client with a will", lambda: "dies: connected" in agent.said())
+    dies.kill()
+    dies.wait()
+    came = reader.next()
+    assert came.payload == b"gone"
+    assert reader.about(came)["sealmq-how"] == "will"
+
+
+def test_a_web_page_of_another_origin_or_by_another_name_gets_no_websocket(agent: Agent) -> None:
+    def handshake(host: str, origin: str) -> str:
+        lines = [
+            "GET /mqtt HTTP/1.1",
+            f"Host: {host}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Protocol: mqtt",
+            *([f"Origin: {origin}"] if origin else []),
+        ]
+        with socket.create_connection(("127.0.0.1", agent.web), timeout=30) as sock:
+            sock.sendall("\r\n".join([*lines, "", ""]).encode())
+            return sock.recv(4096).decode().partition("\r\n")[0]
+
+    here = f"127.0.0.1:{agent.web}"
+    assert " 101 " in handshake(here, "")
+    assert " 101 " in handshake(f"localhost:{agent.web}", "http://ha.example:8123")
+    assert " 403 " in handshake(here, "http://evil.example")
+    assert " 403 " in handshake(here, "null")
+    assert " 403 " in handshake(f"rebound.evil.example:{agent.web}", "")
+    assert " 403 " in handshake(f"127.0.0.1.evil.example:{agent.web}", "")
+
+
+def test_another_user_of_the_machine_gets_in_by_no_door(agent: Agent) -> None:
+    mode = agent.socket.stat().st_mode
+    assert mode & 0o777 == 0o600, oct(mode)
+    own = ["--unix", str(agent.socket), "-u", "ha", "-P", PASSWORD]
+    done = subprocess.run(["mosquitto_pub", *own, "-t", "ha/own", "-m", "1", "-q", "1"], timeout=60)
+    assert done.returncode == 0
+    if os.geteuid() == 0:
+        # Even where somebody has opened the socket's mode.
+        agent.socket.chmod(0o666)
+        agent.folder.chmod(0o755)
+        words = ["mosquitto_pub", *own, "-t", "ha/other", "-m", "1", "-q", "1"]
+        for folder in agent.folder.parents:
+            if folder.is_relative_to(tempfile.gettempdir()) and folder.stat().st_uid == 0:
+                folder.chmod(folder.stat().st_mode | 0o055)
+        other = subprocess.run(words, timeout=60, user=65534, check=False)
+        agent.socket.chmod(0o600)
+        assert other.returncode != 0
+        assert "another user of this machine was cut off" in agent.said()
+    for user, password in (("ha", "wrong-password"), ("nobody", PASSWORD), ("", "")):
+        who = ["-u", user, "-P", password] if user else []
+        where = ["-h", "127.0.0.1", "-p", str(agent.port)]
+        done = subprocess.run(
+            ["mosquitto_pub", *where, *who, "-t", "ha/x", "-m", "1"], timeout=60, check=False
+        )
+        assert done.returncode != 0
+
+
+def test_a_client_that_does_not_read_costs_bounded_memory_and_holds_up_nobody(
+    agent: Agent, clients: list[Paho]
+) -> None:
+    reader, writer = Paho(agent, "ha", 4), Paho(agent, "plc", 4)
+    clients += [reader, writer]
+    slow = socket.create_connection(("127.0.0.1", agent.port), timeout=30)
+    user, password = b"\0\2ha", len(PASSWORD).to_bytes(2, "big") + PASSWORD.encode()
+    body = b"\0\4MQTT\4\xc2\0\0\0\4slow" + user + password
+    slow.sendall(bytes((0x10, len(body))) + body)
+    assert slow.recv(4) == b"\x20\2\0\0"
+    filt = b"machine/1/flood"
+    body = b"\0\1" + len(filt).to_bytes(2, "big") + filt + b"\0"
+    slow.sendall(bytes((0x82, len(body))) + body)
+    assert slow.recv(5) == b"\x90\3\0\1\0"
+    reader.subscribe("machine/1/flood", 0)
+    assert agent.process is not None
+    big = bytes(256 * 1024)
+    before = memory(agent.process.pid, "VmRSS")
+    # Also one that asks and never reads the answers.
+    pings = b"\xc0\0" * 4096
+    slow.setblocking(False)
+    asked = 0
+    for _ in range(160):
+        writer.client.publish("machine/1/flood", big).wait_for_publish(60)
+        try:
+            asked += slow.send(pings)
+        except BlockingIOError:
+            pass
+    writer.client.publish("machine/1/flood", b"last", 1).wait_for_publish(60)
+    while reader.next().payload != b"last":
+        pass
+    more = memory(agent.process.pid, "VmHWM") - before
+    assert more < 24 * 1024, f"{more} KiB for 40 MiB that nobody read"
+    slow.close()
+
+
+def memory(pid: int, which: str) -> int:
+    """In KiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(which))
+
+
+def test_what_could_not_be_sent_waits_on_disk_and_is_acknowledged_after_it_is_sent(
+    agent: Agent, clients: list[Paho]
+) -> None:
+    site = agent.site
+    writer = Paho(agent, "plc", 5)
+    clients.append(writer)
+    killed = site.kill("mediator")
+    held = [writer.client.publish("machine/1/late", f"{n}", 1) for n in range(5)]
+    one_shot = subprocess.Popen(
+        ["mosquitto_pub", *agent.words("plc"), "-t", "machine/1/late", "-m", "5", "-q", "1"]
+    )
+    site.back("mediator", killed)
+    assert one_shot.wait(60) == 0
+    for info in held:
+        info.wait_for_publish(60)
+        assert writer.codes[info.mid].value == 0
+    with sqlite3.connect(agent.folder / "agent.spool/waiting.db") as db:
+        assert db.execute("SELECT seq FROM sqlite_sequence").fetchall() != []
+        assert db.execute("SELECT COUNT(*) FROM waiting").fetchone() == (0,)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("version", "qos"), [(4, 1), (4, 2), (5, 1), (5, 2)])
+def test_none_of_a_thousand_that_were_acknowledged_is_lost_whoever_is_killed(
+    agent: Agent, version: int, qos: int
+) -> None:
+    topic = f"machine/1/thousand{version}{qos}"
+    reader = Paho(agent, "ha", version, f"r{version}{qos}", kept=True)
+    reader.subscribe(topic, qos)
+    writer = Paho(agent, "plc", version, f"w{version}{qos}", kept=True)
+    infos = [writer.client.publish(topic, f"{n}", qos) for n in range(1000)]
+    seen: Counter[bytes] = Counter()
+
+    def take(most: int) -> bool:
+        while len(seen) < most:
+            try:
+                seen[bytes(reader.came.get(timeout=0.1).payload)] += 1
+            except queue.Empty:
+                return False
+        return True
+
+    for step, who in ((200, "agent"), (400, "mediator"), (600, "broker")):
+        until(f"{step} messages", partial(take, step), 120)
+        if who == "agent":
+            agent.kill()
+            agent.up()
+        else:
+            agent.site.back(who, agent.site.kill(who))
+    until("all acknowledgements", lambda: all(i.is_published() for i in infos), 180)
+    until("all messages", lambda: take(1000), 120)
+    reader.end()
+    writer.end()
+    assert set(seen) == {str(n).encode() for n in range(1000)}
