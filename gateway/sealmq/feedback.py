@@ -50,10 +50,32 @@ def read(body: bytes) -> Said:
     return Said(body[0] == _GOOD, body[1 : 1 + ID], topic)
 
 
-def told(client: str, said: Said, assessor: bool) -> bytes:
-    """What the bridge's client hears of it."""
-    row: Mapping[str, object] = {
-        "client": client, "message": said.message.hex(), "good": said.good, "topic": said.topic,
-        "assessor": assessor,
-    }  # fmt: skip
-    return json.dumps(row, ensure_ascii=False).encode()
+class Told(NamedTuple):
+    """What the bridge's client hears of it. assessor: whether the site names the client as one."""
+
+    client: str
+    said: Said
+    assessor: bool
+
+    def pack(self) -> bytes:
+        """JSON."""
+        said = self.said
+        row: Mapping[str, object] = {
+            "client": self.client, "message": said.message.hex(), "good": said.good,
+            "topic": said.topic, "assessor": self.assessor,
+        }  # fmt: skip
+        return json.dumps(row, ensure_ascii=False).encode()
+
+
+def read_told(raw: bytes) -> Told:
+    """Malformed."""
+    try:
+        row = json.loads(raw)
+        client, good, assessor = row["client"], row["good"], row["assessor"]
+        said = Said(good, bytes.fromhex(row["message"]), row["topic"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise Malformed("no feedback as a mediator tells it") from None
+    right = isinstance(client, str) and isinstance(said.topic, str)
+    if not right or type(good) is not bool or type(assessor) is not bool:
+        raise Malformed("no feedback as a mediator tells it")
+    return Told(client, said, assessor)

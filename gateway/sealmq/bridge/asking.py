@@ -1,5 +1,6 @@
-"""The bridge's socket: questions to its judge, and readers' votes. A JSON object a line, and one as
-the answer. Who asks is SO_PEERCRED's word: root, the site's owner, its mediator, and we ourselves.
+"""The bridge's socket: questions to its judge. A JSON object a line, and one as the answer.
+
+Who asks is SO_PEERCRED's word: root, the site's owner, and we ourselves.
 """
 
 from __future__ import annotations
@@ -51,9 +52,7 @@ class Asking:
                 self._path.unlink()
 
     def _may(self) -> set[int]:
-        layout = self._layout
-        others = {layout.root.stat().st_uid, layout.state_of("mediator").stat().st_uid}
-        return {0, os.geteuid(), *others}
+        return {0, os.geteuid(), self._layout.root.stat().st_uid}
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1

@@ -19,6 +19,7 @@ from sealmq.families.between import (
     Sending,
     Taken,
 )
+from sealmq.feedback import Told
 
 RULE = "bridge.exported"
 
@@ -63,7 +64,12 @@ class Plain:
 
     def observe(self, neighbour: str, what: str, now_ms: int) -> None: ...
 
-    def delivered(self, neighbour: str, message: bytes, topic: str, now_ms: int) -> None: ...
+    def delivered(
+        self, neighbour: str, message: bytes, topic: str, label: str, now_ms: int
+    ) -> None: ...
+
+    def vote(self, label: str, told: Told, now_ms: int) -> bool:
+        return False
 
     def tick(self, now_ms: int) -> None: ...
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sealmq.client import Client, ClientError, Options
 from sealmq.client.cipher import make
 from sealmq.client.operations import Draft
-from sealmq.client.values import Message
+from sealmq.client.values import Message, News
 from sealmq_spec.const import LIVE, RETAINED
 from sealmq_spec.envelope import get_m1
 from sealmq_spec.errors import Malformed, SealError
@@ -74,10 +74,13 @@ class Passing(Client):
         address: tuple[str, int],
         options: Options,
         take: Callable[[Message], None] | None,
+        on_news: Callable[[News], None] | None = None,
     ) -> Passing:
         """Not connected yet. address: the site's own mediator's."""
         host, port = address
-        made: Passing = cls.from_enrolment(enrolment, host=host, port=port, options=options)  # type: ignore[assignment]
+        made: Passing = cls.from_enrolment(  # type: ignore[assignment]
+            enrolment, host=host, port=port, options=options, on_news=on_news
+        )
         made.take = take
         return made
 

@@ -16,15 +16,16 @@ import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from sealmq import logs, peerkeys
+from sealmq import feedback, logs, peerkeys
 from sealmq.audit import Audit, AuditError
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused, Refused
 from sealmq.client.values import Message as Delivered
+from sealmq.client.values import News
 from sealmq.families.api import FamilyError
 from sealmq.families.between import Judge
 from sealmq.families.between import Neighbour as Known
@@ -38,7 +39,7 @@ from sealmq.site.config import load, loads
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.site.model import Peer
-from sealmq_spec.errors import SealError, Stale, Unavailable, WrongEpoch
+from sealmq_spec.errors import Malformed, SealError, Stale, Unavailable, WrongEpoch
 
 from . import far, judging
 from .asking import Asking
@@ -195,7 +196,8 @@ class Bridge:
             if row["disabled"]:
                 continue
             if not row["out"]:
-                client = self._in[which] = Passing.of(enrolment, address, Options(), None)
+                heard = self._heard(which.here)
+                client = self._in[which] = Passing.of(enrolment, address, Options(), None, heard)
                 await client.connect()
                 continue
             # One for each peer: families may let one have what another may not.
@@ -210,6 +212,18 @@ class Bridge:
                 await client.connect()
                 log.warning("%s: the broker keeps no session for it", label)
             await client.subscribe("#", qos=1)
+
+    # The mediator has judged it (GATEWAY.md G11), and tells it to this label's client.
+    def _heard(self, label: str) -> Callable[[News], None]:
+        def heard(news: News) -> None:
+            if news.family != feedback.NAME:
+                return
+            try:
+                self.judge.vote(label, feedback.read_told(news.said), _now())
+            except Malformed as error:
+                log.warning("feedback: %s", error)
+
+        return heard
 
     def _mediator(self) -> tuple[str, int]:
         at = ready.read(self._layout, "mediator")

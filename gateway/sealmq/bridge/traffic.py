@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from sealmq.families.between import Judge, Ruling
+from sealmq.feedback import message_id
 from sealmq_spec.errors import SealError
 from sealmq_spec.window import OLD, SEEN
 
@@ -37,6 +38,11 @@ class Import(NamedTuple):
 
     peer: str
     label: str
+
+    @property
+    def here(self) -> str:
+        """Its name at this site."""
+        return f"{self.label}@{self.peer}"
 
 
 class Handed:
@@ -190,8 +196,8 @@ class Traffic:
         try:
             if here is not None:
                 await self._deliver(here, one)
-                message = which[0] + which[1].to_bytes(3, "big")
-                self._judge.delivered(neighbour, message, one.topic, _now())
+                topic = f"@{here.peer}/{one.topic}"
+                self._judge.delivered(neighbour, message_id(one.m1), topic, here.here, _now())
         except SealError as error:
             if not went:
                 return str(error)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from sealmq.feedback import Told
+
 from .api import Policy
 
 NO_TOKEN = bytes(8)
@@ -100,8 +102,15 @@ class Judge(Protocol):
     def observe(self, neighbour: str, what: str, now_ms: int) -> None:
         """It has done what it should not: "rate", "replay", "outside" or "bad-token"."""
 
-    def delivered(self, neighbour: str, message: bytes, topic: str, now_ms: int) -> None:
-        """A message that it has handed over has come to this site's readers."""
+    def delivered(
+        self, neighbour: str, message: bytes, topic: str, label: str, now_ms: int
+    ) -> None:
+        """A message that it has handed over has come to this site's readers. message: as
+        sealmq.feedback names it; topic, label: as they are here, @SITE/TOPIC and LABEL@SITE."""
+
+    def vote(self, label: str, told: Told, now_ms: int) -> bool:
+        """What a reader says of a message that has been delivered under that label; whether it
+        counts."""
 
     def tick(self, now_ms: int) -> None:
         """Every second or so."""
@@ -113,7 +122,7 @@ class Judge(Protocol):
         """After the first `configure`."""
 
     def ask(self, op: str, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-        """A question or a reader's vote that came over the bridge's socket. BadQuestion."""
+        """A question that came over the bridge's socket. BadQuestion."""
 
 
 class Make(Protocol):

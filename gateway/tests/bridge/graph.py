@@ -124,6 +124,13 @@ class Joined(Site):
     def asked(self, op: str, **fields: Any) -> dict[str, Any]:
         return told.ask(Layout.of(self.root), op, **fields)
 
+    def edges(self) -> list[Any]:
+        """Ratings that it knows; none while its bridge begins."""
+        try:
+            return list(self.asked("show")["edges"])
+        except told.NotRunning:
+            return []
+
     def events(self, *names: str) -> list[dict[str, Any]]:
         """Of the bridge's audit log."""
         rows = []
@@ -227,7 +234,7 @@ class Graph:
         if self.last in sites:
             both = 2 * len(self.links)
             last = self.sites[self.last]
-            until(lambda: len(last.asked("show")["edges"]) == both, "all sites' ratings")
+            until(lambda: len(last.edges()) == both, "all sites' ratings")
 
     def end(self) -> None:
         for site in self.sites.values():
@@ -256,6 +263,7 @@ class Heard:
 
     def __init__(self, of: Client) -> None:
         self.messages: list[Message] = []
+        self.client = of
         self._task = asyncio.create_task(self._read(of))
 
     async def _read(self, of: Client) -> None:

@@ -27,6 +27,7 @@ from sealmq.bridge.traffic import Import
 from sealmq.client.errors import refusal
 from sealmq.families.between import Neighbour
 from sealmq.families.trust.example import PAPER
+from sealmq.feedback import Said, Told, message_id
 from sealmq_spec.errors import Denied
 
 HOME, AWAY = b"\0\0\0\1", b"\0\0\0\2"
@@ -210,16 +211,16 @@ def test_a_message_under_the_token_of_another_site_is_refused_and_charged(row: W
     assert row["b3"].judge.ask("show", {}, now())["ratings"]["b2"] < 0.5
 
 
-def test_a_vote_over_the_socket_is_charged_to_who_handed_the_message_over(row: World) -> None:
+def test_what_a_reader_says_is_charged_to_who_handed_the_message_over(row: World) -> None:
     row.publish(3)
-    message = site_of("b1") + (5).to_bytes(3, "big") + (9).to_bytes(3, "big") + b"saltsalt"
-    message += (3).to_bytes(3, "big")
-    ask = row["b3"].judge.ask
-    vote = {"client": "panel", "message": message.hex(), "good": False}
-    assert ask("vote", vote, now()) == {"counts": True}
-    assert ask("vote", vote, now()) == {"counts": False}
-    row["b3"].judge.tick(now() + 61_000)
-    assert ask("show", {}, now())["ratings"]["b2"] < 0.5
+    judge = row["b3"].judge
+    said = Said(False, message_id(m1(3)), "@b1/boiler/1")
+    told = Told("panel", said, assessor=True)
+    assert not judge.vote("cold@b1", told, now()), "a label that it did not come under"
+    assert judge.vote("heat@b1", told, now())
+    assert not judge.vote("heat@b1", told, now()), "once"
+    judge.tick(now() + 61_000)
+    assert judge.ask("show", {}, now())["ratings"]["b2"] < 0.5
 
 
 def test_a_site_that_is_started_again_knows_its_tokens_and_who_has_signed(

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from sealmq.feedback import Told
+
 from ..api import Policy
 from ..between import BadQuestion, Neighbour, Ruling, Say, Sending, Taken
 from . import settings
@@ -128,8 +130,15 @@ class Between:
     def observe(self, neighbour: str, what: str, now_ms: int) -> None:
         self._x.observe(neighbour, what, now_ms)
 
-    def delivered(self, neighbour: str, message: bytes, topic: str, now_ms: int) -> None:
-        self._x.forwarded(neighbour, message, topic, now_ms)
+    def delivered(
+        self, neighbour: str, message: bytes, topic: str, label: str, now_ms: int
+    ) -> None:
+        self._x.forwarded(neighbour, message, topic, now_ms, label)
+
+    def vote(self, label: str, told: Told, now_ms: int) -> bool:
+        client, said, assessor = told
+        given = client, said.message, said.good, now_ms, assessor, said.topic, label
+        return self._x.vote(*given)
 
     # Time
 
@@ -162,7 +171,7 @@ class Between:
     def ask(self, op: str, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
         answers: dict[str, Callable[[Mapping[str, Any], int], dict[str, Any]]] = {
             "show": self._show, "scene": self._scene, "explain": self._explain,
-            "token": self._token, "vote": self._vote,
+            "token": self._token,
         }  # fmt: skip
         if op not in answers:
             raise BadQuestion(f"{op[:32]!r} is none of {', '.join(answers)}")
@@ -226,19 +235,6 @@ class Between:
             "record": announcement(known.token, known.signatures).hex(),
             "keys": {site: key.hex() for site, key in keys.items() if key is not None},
         }
-
-    def _vote(self, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-        client, said = fields.get("client"), fields.get("message")
-        good, assessor = fields.get("good"), fields.get("assessor", False)
-        if type(good) is not bool or type(assessor) is not bool or not isinstance(client, str):
-            raise BadQuestion("a vote: client, message (hex), good, assessor")
-        try:
-            message = bytes.fromhex(said) if isinstance(said, str) else b""
-        except ValueError:
-            message = b""
-        if not message or not 0 < len(client) <= 64:
-            raise BadQuestion("a vote is a client's, of a message (hex)")
-        return {"counts": self._x.vote(client, message, good, now_ms, assessor)}
 
 
 def _row(known: Known) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from sealmq.feedback import told
+from sealmq.feedback import Told
 from sealmq.kinds import GATEWAY
 from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_filter, is_reserved, matches
@@ -137,7 +137,7 @@ class Trust(Family):
             return deny(rules.FEEDBACK_LABEL, f"the client reads no label of {peer.name}")
         if self._pace.take(client, now_ms):
             return deny(rules.FEEDBACK_RATE, "so much feedback at once is not taken")
-        news = told(client, said, client in self.settings.assessors)
+        news = Told(client, said, client in self.settings.assessors).pack()
         if len(news) > NEWS:
             return deny(rules.FEEDBACK_LONG, "the topic is too long")
         return Proposal(
