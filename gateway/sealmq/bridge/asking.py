@@ -52,8 +52,8 @@ class Asking:
 
     def _may(self) -> set[int]:
         layout = self._layout
-        owners = {layout.root.stat().st_uid, layout.state_of("mediator").stat().st_uid}
-        return {0, os.geteuid(), *owners}
+        others = {layout.root.stat().st_uid, layout.state_of("mediator").stat().st_uid}
+        return {0, os.geteuid(), *others}
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1

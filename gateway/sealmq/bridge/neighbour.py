@@ -48,7 +48,7 @@ WAIT_S = 0.5, 15.0
 # Of records and packets, so much is sent a second, and twice as much is read. A record of 16 KiB
 # may hold 128 signatures, which take 13 ms.
 RATE, BURST, EACH = 128 << 10, 512 << 10, 1024
-_BACKLOG = 1 << 20
+_BACKLOG, _UNREAD = 1 << 20, 16 << 20
 _SENT = 8192
 
 
@@ -174,8 +174,7 @@ class Neighbour:
             return
         packet = await self._host.keys_for(self._name, line.peer)
         self._ours.clear()
-        line.send(KEYS, packet)
-        await line.flush()
+        line.send(KEYS, packet)  # who does not read it keeps nobody waiting
 
     def pass_on(self, raw: bytes) -> None:
         """A packet for a site behind it, if it is within the budget: whom it is from repeats it."""
@@ -254,6 +253,8 @@ class Neighbour:
         host = self._host
         while True:
             kind, body = await line.receive()
+            if line.backlog > _UNREAD:
+                raise LineLost("it does not read what it is sent")
             if kind == MESSAGE:
                 if self._under_way >= INFLIGHT:
                     raise LineLost(f"more than {INFLIGHT} messages that nobody has answered")

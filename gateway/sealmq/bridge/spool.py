@@ -106,10 +106,6 @@ class Spool:
         """Messages that wait for it."""
         return self._held.get(neighbour, (0, 0))[0]
 
-    def size(self, neighbour: str) -> int:
-        """How large they are, in bytes."""
-        return self._held.get(neighbour, (0, 0))[1]
-
     def put(self, one: Message, to: Collection[str]) -> int:
         """On disk when this returns; its number. sqlite3.Error."""
         with _whole(self._db):

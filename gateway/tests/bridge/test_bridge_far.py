@@ -164,6 +164,11 @@ def test_packets_have_the_same_budget_and_those_that_are_none_are_charged() -> N
     assert host.observed.count("rate") == 200 - host.packets
 
 
+def test_who_does_not_read_loses_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Line, "backlog", 17 << 20)
+    assert "does not read" in read((RECORD, b"r"))[1]
+
+
 def test_messages_beyond_those_that_are_unanswered_end_the_line() -> None:
     body = bytes(8) + b"\2\1" + bytes(16) + b"\0\1a" + bytes(43)
     _, why = read(*[(MESSAGE, body)] * (INFLIGHT + 1))

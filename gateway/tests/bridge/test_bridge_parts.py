@@ -156,7 +156,7 @@ def test_what_is_too_much_is_a_neighbours_oldest_and_is_named(
     assert gone == [("b2", "t/0"), ("b2", "t/1")]
     assert topics(spool, "b2") == ["t/2", "t/3", "t/4"]
     assert topics(spool, "b3") == ["t/0", "t/1"], "what waits for others stays"
-    assert (spool.count("b2"), spool.size("b2")) == (3, 3 * (64 + 3 + 10))
+    assert spool._held["b2"] == [3, 3 * (64 + 3 + 10)]
 
 
 def test_a_full_disk_is_named_and_loses_nothing_that_was_taken(tmp_path: Path) -> None:
