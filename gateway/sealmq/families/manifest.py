@@ -264,6 +264,8 @@ class Bench:
     command: Ref[BenchCommand] | None = None
     whole: Ref[BenchWhole] | None = None
     """With `command`, or neither."""
+    between: Ref[Mapping[str, Callable[[bool], list[dict[str, Any]]]]] | None = None
+    """What judging between sites costs, for `sealmq bench bridge`: rows by part; True: quick."""
 
 
 class DoctorPart(Protocol):
