@@ -198,7 +198,8 @@ class Brokers:
 
     def cost_ns(self, count: int, size: int) -> int:
         """As Pair's: of both brokers."""
-        from paho.mqtt.client import CallbackAPIVersion, Client
+        from paho.mqtt.client import Client
+        from paho.mqtt.enums import CallbackAPIVersion
 
         pids = [one.pid for one in self._processes.all]
         client: Any = Client(CallbackAPIVersion.VERSION2, client_id="bench")

@@ -244,6 +244,20 @@ AttributePolicy = Declared
 """One [attributes.NAME]."""
 
 
+class PeerPolicy(Protocol):
+    """One [peers.NAME], as `sealmq peer add` tells families of it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def exports(self) -> Sequence[str]: ...
+    @property
+    def imports(self) -> Sequence[str]: ...
+    def client_out(self, label: str) -> str: ...
+    def client_in(self, label: str) -> str: ...
+    def label_in(self, label: str) -> str: ...
+
+
 class Policy(Protocol):
     """What families read of the configuration (sealmq.toml); `site.config.Config` fits."""
 

@@ -24,8 +24,6 @@ from .faults import BrokenFamily
 if TYPE_CHECKING:
     import argparse
 
-    from sealmq.site.model import Peer
-
     from . import api
     from .api import Family
     from .between import Make
@@ -264,6 +262,8 @@ class Bench:
     command: Ref[BenchCommand] | None = None
     whole: Ref[BenchWhole] | None = None
     """With `command`, or neither."""
+    between: Ref[Mapping[str, Callable[[bool], list[dict[str, Any]]]]] | None = None
+    """What judging between sites costs, for `sealmq bench bridge`: rows by part; True: quick."""
 
 
 class DoctorPart(Protocol):
@@ -346,7 +346,7 @@ class KgKeeps(Protocol):
 class OfPeer(Protocol):
     """What the family still keeps closed of what crosses between this site and a peer."""
 
-    def __call__(self, config: api.Policy, peer: Peer) -> Iterable[str]:
+    def __call__(self, config: api.Policy, peer: api.PeerPolicy) -> Iterable[str]:
         """A line for people for each: what, and where it would be opened."""
 
 

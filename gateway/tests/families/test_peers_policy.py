@@ -116,6 +116,7 @@ def test_an_allowlist_names_no_peer_that_there_is_not(rule: str, words: str) -> 
 def test_what_a_peers_topics_are_for_is_said_here_or_they_are_for_nothing(store: str) -> None:
     head = f'[families.purposes]\nstore = "{store}"\n[families.purposes.tree]\nheating = []\n'
     own = head + '[families.purposes.reserve]\n"#" = { aip = ["heating"] }\n'
+    own += '"+/boiler/#" = { aip = ["heating"] }\n'
     site = Asked(PurposesFamily(), own)
     wide = access("@north/#", "heating")
     assert site.said("panel", "subscribe", access("@west/#", "heating")) == "!subscribe.reserved"

@@ -5,19 +5,15 @@ that names the peer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from sealmq.kinds import GATEWAY
 
-from ..api import Policy
+from ..api import PeerPolicy, Policy
 from ..filters import crosses
 from . import settings
 
-if TYPE_CHECKING:
-    from sealmq.site.model import Peer
 
-
-def closed(config: Policy, peer: Peer) -> Iterator[str]:
+def closed(config: Policy, peer: PeerPolicy) -> Iterator[str]:
     """As OfPeer."""
     rules = settings.read(config)
     mount = f"@{peer.name}/#"

@@ -8,15 +8,11 @@ decide about the other's.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from ..api import Policy
-
-if TYPE_CHECKING:
-    from sealmq.site.model import Peer
+from ..api import PeerPolicy, Policy
 
 
-def closed(config: Policy, peer: Peer) -> Iterator[str]:
+def closed(config: Policy, peer: PeerPolicy) -> Iterator[str]:
     """As OfPeer."""
     if peer.imports:
         yield (

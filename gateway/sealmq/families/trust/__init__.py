@@ -1,6 +1,6 @@
 """Tokens of clients and ratings between sites, after Chen, Vidalis and Yang."""
 
-from ..manifest import Doctor, Manifest, Policy, Ref
+from ..manifest import Bench, Doctor, Manifest, Policy, Ref
 
 _TOKENS = "F_p and F_s of a client's token stand in [families.trust.tokens.CLIENT] of sealmq.toml"
 
@@ -26,5 +26,6 @@ MANIFEST = Manifest(
         "its token does not have.",
         part=Ref("doctor"),
     ),
+    bench=Bench(between=Ref("bench.between:PARTS")),
     fuzz=Ref("fuzz:Fuzz"),
 )

@@ -1,0 +1,1 @@
+"""What judging between sites costs. Part of a checkout alone."""
