@@ -63,6 +63,8 @@ ELSEWHERE = {
             "The paper's example 2",
             "Ratings",
             "Which rules find what",
+            "Which rules find what 2",
+            "Which rules find what 3",
         )
     },
     **{

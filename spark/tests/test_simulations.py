@@ -35,6 +35,8 @@ def test_shares_of_runs_and_their_spread(spark: SparkSession) -> None:
     assert frame.columns[7:] == [
         f"{name}_{of}" for name in figures for of in ("mean", "p10", "median", "p90")
     ]
+    example = json.loads((DATA / "shown.json").read_bytes())["simulations"]
+    assert list(example[0]) == frame.columns, "the page is tried with what the measure gives"
     one, other = plain(frame, "rule")
     plan = SIMULATION["simulated"]
     assert one[:6] == (plan, 64, "malicious", "average", 1, 4)
