@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import small_logs
 from sealmq_spark import job, tables
 from sealmq_spark.job import Days, Outcome
-from sealmq_spark.page import render
+from sealmq_spark.page import Live, render
 from sealmq_spark.shown import NAMES
 
 HERE = Path(__file__).resolve().parent
@@ -55,9 +55,9 @@ Lists = dict[str, list[dict[str, Any]]]
 _shown: Lists = {}
 
 
-def _kept(summary: dict[str, Any], shown: Lists) -> str:
+def _kept(summary: dict[str, Any], shown: Lists, live: Live | None) -> str:
     _shown.update(shown)
-    return render(summary, shown)
+    return render(summary, shown, live)
 
 
 @pytest.fixture(scope="module")
