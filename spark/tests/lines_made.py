@@ -94,3 +94,43 @@ def changed(base: dict[str, Any], rng: random.Random, number: int) -> str:
     return json.dumps(
         {name: line[name] for name in names}, ensure_ascii=rng.random() < 0.5, separators=dense
     )
+
+
+def fuzzed(number: int) -> str:
+    """The so-manieth of lines that are spoiled as data or as text, or not at all. The same for
+    ever: what the reader says of them is written down (data/refused.json)."""
+    rng = random.Random(f"fuzzed {number}")
+    text = changed(rng.choice(list(BASES.values())), rng, number)
+    for _ in range(rng.choice((0, 0, 1, 1, 2))):
+        at = rng.randrange(len(text) + 1)
+        match rng.randrange(9):
+            case 0:
+                text = text[:at] + rng.choice(_SIGNS) + text[at:]
+            case 1:
+                text = text[:at] + text[at + 1 :]
+            case 2:
+                text = text[:at] + rng.choice(_SIGNS) + text[at + 1 :]
+            case 3 if at < len(text) and text[at].isalnum():
+                text = f"{text[:at]}\\u{ord(text[at]):04x}{text[at + 1 :]}"
+            case 4:
+                text = text[:-1] + rng.choice(_ENDS)
+            case 5:
+                text = text.replace(":", rng.choice((" :\t", ":  ", ":[", ":{", ':"', ":-")), 1)
+            case 6:
+                text = text.replace('"', rng.choice(("'", '\\"', "")), rng.choice((1, 2)))
+            case 7:
+                text = text[:at]
+            case _:
+                text = text.replace(",", rng.choice((",,", " , ", ";", ',"v":1,', ",\r")), 1)
+    return text
+
+
+_SIGNS = (
+    *'{}[]",:\\ \t\r\x01\x7f01eE.-+x', "é", "\u2028", "\u0085", "\ufeff", "\\n", "\\u0041",
+    "\\ud800", "\\ud83d\\ude00", '\\"', "null", "true",
+)  # fmt: skip
+_ENDS = (
+    "}}", "} x", ',"v":1}', ',"x":1}', ',"x":null}', ',"reason":5}', ',"rule":["a"]}', ",}", "} \t",
+    ',"\\u0076":1}', ',"rule":{"a":1}}', ',"notes":[]}', ',"notes":["a","b"] }', ',"topic":"[{"}',
+    ',"cause":"a\\"b{"}', ',"board":true}', ',"interpreter":"\\ud800"}', ',"rule":"\\/"}', "",
+)  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from contract import Contract
-from lines_made import AUDIT, BASES, HIL, NONCE, changed
+from lines_made import AUDIT, BASES, HIL, NONCE, changed, fuzzed
 from sealmq_spark import contracts
 from sealmq_spark.reading import NAMELESS, judge, rows
 
@@ -46,6 +47,20 @@ def test_good_is_what_a_validator_calls_good(spark: SparkSession) -> None:
     counted = Counter(row.kind for row in found)
     assert min(counted.values()) > 150, f"the test makes too few of one sort: {counted}"
     assert len({row.reason for row in found}) > 40
+
+
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.full)])
+def test_fuzzed_lines_are_refused_as_ever(spark: SparkSession, every: int) -> None:
+    """data/refused.json has what the reader says of each of ten thousand: its contract, or why it
+    is bad. Whoever makes the reader anew makes it say the same."""
+    known = json.loads((Path(__file__).parent / "data" / "refused.json").read_bytes())
+    texts = [fuzzed(number) for number in range(10_000)]
+    assert zlib.crc32("\n".join(texts).encode()) == known["crc"], "these are other lines"
+    wanted = [known["said"][int(number)] for number in known["lines"].split()][::every]
+    found = judged(spark, texts[::every])
+    said = [row.reason if row.kind == "bad" else row.kind for row in found]
+    other = [each for each in zip(texts[::every], wanted, said, strict=True) if each[1] != each[2]]
+    assert other[:10] == []
 
 
 def test_what_no_validator_sees_is_bad(spark: SparkSession) -> None:
