@@ -59,7 +59,7 @@ def test_what_says_the_same_in_another_order_is_not_written(layout: Layout) -> N
         assert doc.as_string() != TEXT
 
     before = layout.config.stat()
-    edit.edit(layout, around)
+    assert edit.edit(layout, around).digest == load(layout.config).digest
     assert layout.config.read_text() == TEXT
     assert layout.config.stat().st_ino == before.st_ino
 

@@ -39,6 +39,7 @@ class Between:
         self._far: dict[str, bytes] = {}
         self._restored = False
         self._levels: dict[str, int] = {}
+        self._votes = {"good": 0, "bad": 0}
         self._blocked: frozenset[str] = frozenset()
 
     # What is known
@@ -138,7 +139,9 @@ class Between:
     def vote(self, label: str, told: Told, now_ms: int) -> bool:
         client, said, assessor = told
         given = client, said.message, said.good, now_ms, assessor, said.topic, label
-        return self._x.vote(*given)
+        counts = self._x.vote(*given)
+        self._votes["good" if said.good else "bad"] += counts
+        return counts
 
     # Time
 
@@ -188,6 +191,7 @@ class Between:
             "edges": [[a, b, rating / SCALE] for (a, b), rating in sorted(self._x.edges().items())],
             "tokens": [_row(known) for known in found[:MOST_SHOWN]],
             "count": len(found),
+            "votes": dict(self._votes),
         }
 
     def _find(self, fields: Mapping[str, Any]) -> Known:

@@ -226,6 +226,8 @@ def _live_lines(live: Mapping[str, Any]) -> list[str]:
         rated = "not rated yet" if rating is None else f"rated {rating:g}"
         lines.append(f"{name}: {rated}{', BLOCKED' if name in live['blocked'] else ''}")
     lines += [f"{name}: neighbours say different keys of it" for name in live["doubtful"]]
+    good, bad = live["votes"]["good"], live["votes"]["bad"]
+    lines.append(f"readers' words since the bridge began: {good} good, {bad} bad")
     lines += [
         f"@{row['issuer']}/{row['client']}: {row['id']}, signed by {', '.join(row['signers'])}"
         for row in live["tokens"]
