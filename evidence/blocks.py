@@ -93,6 +93,13 @@ def gateway(reduced: Reduced) -> str:
     return f"{whole}\n\nParts of the mediator in a loop, by themselves:\n\n{parts_}"
 
 
+def bridge(reduced: Reduced) -> str:
+    """What a message costs bridges, and what judging between sites costs."""
+    from bridge_bench import table
+
+    return table(_rows(reduced, "bridge"))
+
+
 def sizes(reduced: Reduced) -> str:
     """What lies on a board, by set and architecture."""
     from build_mpy import ABOUT
@@ -189,6 +196,7 @@ def spark(reduced: Reduced) -> str:
 BLOCKS: dict[str, Callable[[Reduced], str]] = {
     "device.json": device,
     "gateway.json": gateway,
+    "bridge.json": bridge,
     "sizes.json": sizes,
     "flash": flash,
     "rig": rig,

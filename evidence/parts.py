@@ -188,6 +188,16 @@ PARTS = (
     ),
     *(part for manifest in FAMILIES.values() for part in _of_family(manifest)),
     Part(
+        "bridge",
+        "what a message costs the bridges of two sites, beside Mosquitto's own one",
+        [["gateway/bench/bridge_bench.py", "--allow-misses", "--out", "WORK/bridge.json"]],
+        [RESULTS / "bridge.json"],
+        _copied("bridge.json"),
+        minutes=30,
+        idle=True,
+        of=["gateway/sealmq", "gateway/bench", "shared_spec"],
+    ),
+    Part(
         "rig",
         "the rig's core: three virtual boards, every behaviour, twenty power cuts",
         [[*_HIL, "--boards", "3", "--cuts", "20", "--seed", "20", "--out", "WORK/rig"]],

@@ -47,9 +47,9 @@ class Agent:
             f'listen = ["./mqtt.sock", "127.0.0.1:{self.port}", "ws://127.0.0.1:{self.web}"]\n'
             'origins = ["http://ha.example:8123"]\n'
             '[users.ha]\nenrolment = "ha.json"\npassword_file = "password"\n'
-            '[users.ha.discovery.owners]\nagent-plc = ["machine/1/#"]\nagent-ha = ["ha/#"]\n'
+            '[users.ha.discovery.senders]\nagent-plc = ["machine/1/#"]\nagent-ha = ["ha/#"]\n'
             '[users.plc]\nenrolment = "plc.json"\npassword_file = "password"\n'
-            '[users.plc.discovery.owners]\nagent-plc = ["#"]\n'
+            '[users.plc.discovery.senders]\nagent-plc = ["#"]\n'
         )
         self.log = folder / "agent.log"
         self.process: subprocess.Popen[bytes] | None = None

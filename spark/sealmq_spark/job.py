@@ -86,16 +86,23 @@ def run(
             lists = _shown(settled, made, found, summary["sites"])
             summary["why"] = _why(lists, found)
             summary["exit"] = FOUND if summary["why"] else OK
+            summary["seconds"] = dict(steps.seconds)
+            # Before the tables are new: what ends it here leaves the last report.
+            page = render(summary, lists, live)
     summary["seconds"] = dict(steps.seconds)
-    outcome = Outcome(summary["exit"], summary, lists)
-    publish(outcome, out, live)
-    return outcome
+    _put(out, page, summary)
+    return Outcome(summary["exit"], summary, lists)
 
 
 def publish(outcome: Outcome, out: Path, live: Live | None = None) -> None:
-    """Write the page, and then the summary, which is of the page that is there."""
-    outputs.replace(out / outputs.PAGE, render(outcome.summary, outcome.lists, live))
-    outputs.replace(out / outputs.SUMMARY, outputs.as_json(outcome.summary))
+    """Make the page of a report anew, and write it."""
+    _put(out, render(outcome.summary, outcome.lists, live), outcome.summary)
+
+
+# The summary is of the page that is there.
+def _put(out: Path, page: str, summary: dict[str, Any]) -> None:
+    outputs.replace(out / outputs.PAGE, page)
+    outputs.replace(out / outputs.SUMMARY, outputs.as_json(summary))
 
 
 def _measured(

@@ -221,15 +221,15 @@ def check_say(say: Mapping[str, str]) -> None:
 
 def _discovery(at: _At) -> Discovery:
     prefix = at.text("prefix") or "homeassistant"
-    owners = {name: at.table("owners").texts(name) for name in list(at.table("owners").data)}
-    for name, filters in owners.items():
+    senders = {name: at.table("senders").texts(name) for name in list(at.table("senders").data)}
+    for name, filters in senders.items():
         for one in filters:
             try:
                 check_filter(one)
             except SealError as error:
-                raise at.wrong(f"owners.{name}", str(error)) from None
+                raise at.wrong(f"senders.{name}", str(error)) from None
     at.end()
-    return Discovery(prefix, owners)
+    return Discovery(prefix, senders)
 
 
 class _At:

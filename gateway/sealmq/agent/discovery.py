@@ -25,10 +25,10 @@ class _Unclear(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """prefix: where discovery messages lie. owners: a sender's name -> filters of its topics."""
+    """prefix: where discovery messages lie. senders: a sender's name -> filters of its topics."""
 
     prefix: str = "homeassistant"
-    owners: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    senders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def judge(self, sender: str, topic: str, payload: bytes) -> Refusal | None:
         """Why a message may not pass; None: it may."""
@@ -54,7 +54,7 @@ class Discovery:
         return None
 
     def _owns(self, sender: str, topic: str) -> bool:
-        filters = self.owners.get(sender)
+        filters = self.senders.get(sender)
         if filters is None:
             return bool(sender) and sender in topic.split("/") and not set("+#") & set(topic)
         return any(covers(one, topic) for one in filters)

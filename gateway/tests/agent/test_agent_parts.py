@@ -23,7 +23,7 @@ from sealmq_spec.records import Roots
 
 # --- discovery -----------------------------------------------------------------------------------
 
-OURS = Discovery(owners={"boiler": ["heat/+/boiler/#"], "all": ["#"]})
+OURS = Discovery(senders={"boiler": ["heat/+/boiler/#"], "all": ["#"]})
 CONFIG = "homeassistant/sensor/x/config"
 
 
@@ -233,7 +233,7 @@ def test_only_who_may_is_let_in_by_a_configuration(tmp_path: Path) -> None:
         "client = 7\n",
         'site = "s"\nclient = "c"\n',
         'say = {nothing = "x"}\n',
-        '[users.ha.discovery.owners]\nx = ["a#"]\n',
+        '[users.ha.discovery.senders]\nx = ["a#"]\n',
         '[users.b]\nenrolment = "e.json"\npassword_file = "pw"\n',
     ):
         with pytest.raises(BadConfig):

@@ -123,7 +123,9 @@ def write_side(side: Side) -> bytes:
 
 def read_side(raw: bytes) -> Side:
     """BadRow."""
-    open_, (rules, helds, filters, _) = _head(raw, PAPER)
+    open_, (rules, helds, filters, nothing) = _head(raw, PAPER)
+    if nothing:
+        raise BadRow("a row that says what no row does")
     try:
         sizes = struct.unpack_from(f">{helds}H", raw, _HEAD.size)
     except struct.error:

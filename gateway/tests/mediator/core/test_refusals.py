@@ -42,7 +42,7 @@ _PACKETS = {
 
 
 def _specified() -> dict[tuple[int, bool], dict[Proof, Row]]:
-    text = SPEC.read_text().partition("## G10 Refusals")[2]
+    text = SPEC.read_text().partition("## G10 Refusals")[2].partition("\n## ")[0]
     table: dict[tuple[int, bool], dict[Proof, Row]] = {}
     for line in text.splitlines():
         if not line.startswith("| ") or line.startswith("| packet |"):
