@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -103,7 +103,10 @@ def read(der: bytes) -> Shown:
         name, site, kg = (str(one[0].value) for one in said)
         public = key.public_bytes_raw()
         shown = Shown(bytes.fromhex(site), name, bytes.fromhex(kg), public, der)
-    except (ValueError, IndexError, InvalidSignature, x509.ExtensionNotFound):
+    except (
+        ValueError, IndexError, InvalidSignature, UnsupportedAlgorithm,
+        x509.ExtensionNotFound, x509.InvalidVersion,
+    ):  # fmt: skip
         raise BadPeer("a certificate that is none of a SealMQ site") from None
     if len(shown.site) != 4 or len(shown.kg) != 32:
         raise BadPeer("a certificate that is none of a SealMQ site")

@@ -85,4 +85,4 @@ def read_answer(body: bytes) -> tuple[int, int, str]:
     if len(body) < 9:
         raise Malformed("an answer that is too short")
     seq, code = struct.unpack_from(">QB", body)
-    return seq, code, body[9:].decode(errors="replace")
+    return seq, code, body[9:509].decode(errors="replace")

@@ -178,8 +178,11 @@ class Bridge:
         self.judge.configure(self._config, neighbours, behind, _now())
 
     def _known(self, name: str, der: bytes) -> None:
-        """A peer has shown its certificate. LineLost: it cannot be called so."""
-        shown = peerkeys.read(der)
+        """A peer has shown its certificate. LineLost: it is none, or it cannot be called so."""
+        try:
+            shown = peerkeys.read(der)
+        except peerkeys.BadPeer as error:
+            raise LineLost(str(error)) from None
         if self.judge.relays and shown.name != name:
             raise LineLost(
                 f"it calls itself {shown.name}, and other sites do: sealmq peer add {shown.name}"

@@ -55,6 +55,20 @@ def test_a_certificate_is_the_same_each_time_and_says_whose_it_is() -> None:
     assert shown.kg == peerkeys.kg_key(bytes((101,)) * 32).public_key().public_bytes_raw()
 
 
+def test_whichever_byte_of_a_certificate_is_another_one_it_is_none_or_another_one() -> None:
+    """A library has more errors than one for what is no certificate, and none may end a bridge."""
+    der = NORTH[0].der
+    for at in range(len(der)):
+        for change in (1, 3, 4, 0x80, 0xFF):
+            spoiled = bytearray(der)
+            spoiled[at] ^= change
+            try:
+                shown = peerkeys.read(bytes(spoiled))
+            except peerkeys.BadPeer:
+                continue
+            assert shown.fingerprint != NORTH[1].fingerprint
+
+
 @pytest.mark.parametrize("at", [10, 60, 100, -1])
 def test_a_certificate_that_was_changed_is_none(at: int) -> None:
     der = bytearray(NORTH[0].der)
