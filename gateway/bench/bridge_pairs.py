@@ -125,7 +125,7 @@ class Sites:
         return done.stdout
 
     def cost_ns(self, count: int, size: int) -> int:
-        """As Pair's: of the bridges' processes."""
+        """Of the bridges' processes. LoadError."""
         return asyncio.run(self._cost(count, size))
 
     async def _cost(self, count: int, size: int) -> int:
@@ -197,7 +197,7 @@ class Brokers:
         time.sleep(1)
 
     def cost_ns(self, count: int, size: int) -> int:
-        """As Pair's: of both brokers."""
+        """Of both brokers. LoadError."""
         from paho.mqtt.client import Client
         from paho.mqtt.enums import CallbackAPIVersion
 

@@ -1,4 +1,6 @@
-"""The event loop of processes that carry messages: uvloop if it is installed, else asyncio's."""
+"""The event loop of processes that carry messages: uvloop if it is installed, else asyncio's; and
+what ended its tasks.
+"""
 
 from __future__ import annotations
 
@@ -19,3 +21,11 @@ def _factory() -> Any:
     except ImportError:
         return None
     return uvloop.new_event_loop
+
+
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a task group, however deep it lies."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

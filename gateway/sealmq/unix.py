@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 from collections.abc import Iterator
 
 _MOST = 107
+_CRED = struct.Struct("3i")
 # A server takes those that wait at its next turn.
 _PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 
@@ -25,6 +27,13 @@ def short_path(path: str | os.PathLike[str]) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{os.path.basename(name)}"
     finally:
         os.close(folder)
+
+
+def credentials(sock: socket.socket) -> tuple[int, int, int]:
+    """Process, user and group of the other end: the kernel's word (unix(7), SO_PEERCRED)."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CRED.size)
+    pid, uid, gid = _CRED.unpack(raw)
+    return pid, uid, gid
 
 
 async def connected(path: str | os.PathLike[str]) -> socket.socket:

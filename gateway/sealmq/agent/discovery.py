@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sealmq.families.filters import covers
+
 from .wire import Refusal
 
 RULE = "agent.discovery"
@@ -58,19 +60,6 @@ class Discovery:
         if filters is None:
             return bool(sender) and sender in topic.split("/") and not set("+#") & set(topic)
         return any(covers(one, topic) for one in filters)
-
-
-def covers(outer: str, inner: str) -> bool:
-    """Whether every topic of the filter (or topic) `inner` is one of `outer`."""
-    a, b = outer.split("/"), inner.split("/")
-    for i, level in enumerate(a):
-        if level == "#":
-            return True
-        if i >= len(b) or b[i] == "#" or (b[i] == "+" and level != "+"):
-            return False
-        if level not in ("+", b[i]):
-            return False
-    return len(a) == len(b)
 
 
 def _no(reason: str) -> Refusal:

@@ -15,7 +15,6 @@ import os
 import socket
 import ssl
 import stat
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -25,7 +24,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
-from sealmq.unix import short_path
+from sealmq.unix import credentials, short_path
 
 from .config import BadConfig, Config, Door
 from .local import Pipe
@@ -190,10 +189,8 @@ def _unix(door: Door) -> socket.socket:
 
 
 def _same_user(writer: asyncio.StreamWriter) -> bool:
-    """Whether whoever called is who we are, or root: the kernel's word (unix(7), SO_PEERCRED)."""
-    sock = writer.get_extra_info("socket")
-    size = struct.calcsize("3i")
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    """Whether whoever called is who we are, or root: the kernel says it."""
+    _, uid, _ = credentials(writer.get_extra_info("socket"))
     return uid in (0, os.geteuid())
 
 

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from sealmq.client import Client, ClientError, Message, NotAuthorised
 from sealmq.client import Refused as SiteRefused
+from sealmq.loops import first_error
 from sealmq.mqtt import PacketIds, ProtocolError
 from sealmq_spec.errors import SealError
 
@@ -133,7 +134,7 @@ class Local:
         except End as found:
             end = found
         except BaseExceptionGroup as errors:
-            found_end = _first(errors)
+            found_end = first_error(errors)
             if not isinstance(found_end, End | OSError):
                 raise found_end from None
             end = found_end if isinstance(found_end, End) else End()
@@ -595,10 +596,3 @@ class Local:
             data = bytes(self._out)
             self._out.clear()
             await self._pipe.send(data)
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    found: BaseException = errors
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found

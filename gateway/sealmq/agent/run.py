@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sealmq import logs
+from sealmq.loops import first_error
 from sealmq.run import notify
 
 from .account import Account, Wallet
@@ -150,10 +151,7 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
         except asyncio.CancelledError:
             pass
         except BaseExceptionGroup as errors:
-            found: BaseException = errors
-            while isinstance(found, BaseExceptionGroup):
-                found = found.exceptions[0]
-            raise found from None
+            raise first_error(errors) from None
         finally:
             notify.notify("STOPPING=1")
 

@@ -40,7 +40,7 @@ FOREVER = 0xFFFFFFFF
 
 
 class Refusal(NamedTuple):
-    """Why something is refused: a name of REASONS, the rule ("" for none), and words."""
+    """Why something is refused. kind: a name of REASONS; rule: "" for none; reason: for people."""
 
     kind: str
     rule: str

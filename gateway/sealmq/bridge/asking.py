@@ -10,13 +10,12 @@ import contextlib
 import json
 import os
 import socket
-import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from sealmq.families.between import BadQuestion
 from sealmq.site.layout import Layout
-from sealmq.unix import short_path
+from sealmq.unix import credentials, short_path
 
 from .told import MOST, ROLE
 
@@ -57,9 +56,8 @@ class Asking:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
         try:
-            sock = writer.get_extra_info("socket")
-            raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-            if self._open <= _CONNECTIONS and struct.unpack("3i", raw)[1] in self._may():
+            _, uid, _ = credentials(writer.get_extra_info("socket"))
+            if self._open <= _CONNECTIONS and uid in self._may():
                 await self._serve(reader, writer)
         except (OSError, TimeoutError, ValueError):
             return  # a line that is too long, or none

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from sealmq.families.between import Judge
 from sealmq.kglink import KgBad, KgDenied
+from sealmq.loops import first_error
 from sealmq.site.model import Peer
 from sealmq_spec.errors import SealError
 
@@ -37,7 +38,7 @@ from .line import (
 )
 from .passing import head
 from .spool import Message, Spool, Waiting
-from .traffic import Handed, Traffic
+from .traffic import Handed, Traffic, now_ms
 
 log = logging.getLogger("sealmq.bridge")
 
@@ -156,7 +157,7 @@ class Neighbour:
                 for work in (self._read(line), self._send(line), self._take(line), _beat(line)):
                     group.create_task(work, name="bridge: line")
         except BaseExceptionGroup as errors:
-            error = first(errors)
+            error = first_error(errors)
             why = str(error)
             if not isinstance(error, LineLost | SealError | KgDenied | KgBad):
                 raise error from None
@@ -275,7 +276,7 @@ class Neighbour:
                 raise LineLost(f"a frame of type {kind}")
 
     async def _within(self, kind: int, body: bytes) -> None:
-        host, now = self._host, time.time_ns() // 1_000_000
+        host, now = self._host, now_ms()
         if self._reads.take(len(body), time.monotonic()):
             host.judge.observe(self._name, "rate", now)
             return
@@ -305,11 +306,3 @@ async def _beat(line: Line) -> None:
     while True:
         await asyncio.sleep(PING_S)
         line.send(PING)
-
-
-def first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Of a group, however deep."""
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

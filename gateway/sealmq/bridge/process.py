@@ -31,6 +31,7 @@ from sealmq.families.between import Judge
 from sealmq.families.between import Neighbour as Known
 from sealmq.families.signatures import sign
 from sealmq.kglink import Crossings, KgClient, KgError, KgUnavailable
+from sealmq.loops import first_error
 from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
 from sealmq.run.ready import Ready
@@ -39,6 +40,7 @@ from sealmq.site.config import load, loads
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.site.model import Peer
+from sealmq.site.values import ANYWHERE
 from sealmq_spec.errors import Malformed, SealError, Stale, Unavailable, WrongEpoch
 
 from . import far, judging
@@ -46,11 +48,11 @@ from .asking import Asking
 from .crossing import Crossing
 from .far import Relay
 from .line import Line, LineLost, Own
-from .neighbour import Neighbour, first
+from .neighbour import Neighbour
 from .passing import Passing
 from .spool import Message, Spool
 from .told import ROLE
-from .traffic import Import, Traffic
+from .traffic import Import, Traffic, now_ms
 
 log = logging.getLogger("sealmq.bridge")
 
@@ -111,8 +113,8 @@ class Bridge:
             shown.site, self.spool, self.judge, self._deliver, self._audit.write, self._news
         )
         self._relay = Relay(bytes.fromhex(shown.fingerprint), self._passes)
-        self._number = int(_now())
-        self._asking = Asking(layout, lambda op, said: self.judge.ask(op, said, _now()))
+        self._number = int(now_ms())
+        self._asking = Asking(layout, lambda op, said: self.judge.ask(op, said, now_ms()))
         self._written = ""
 
     # --- life ---
@@ -131,12 +133,12 @@ class Bridge:
                 ):
                     group.create_task(work, name=f"bridge: {name}")
         except BaseExceptionGroup as errors:
-            raise first(errors) from None
+            raise first_error(errors) from None
         finally:
             for client in (*self._out.values(), *self._in.values()):
                 with contextlib.suppress(ClientError, SealError):
                     await client.disconnect()
-            self.spool.put_judged(self.judge.rows(_now()))
+            self.spool.put_judged(self.judge.rows(now_ms()))
             self.spool.close()
 
     def _begin(self) -> None:
@@ -154,7 +156,7 @@ class Bridge:
         self.traffic.exported = exported
         self.traffic.names = self._crossings.names
         self._configure()
-        self.judge.restore(self.spool.judged(), _now())
+        self.judge.restore(self.spool.judged(), now_ms())
         self.spool.keep_only(self._neighbours)
 
     def _configure(self) -> None:
@@ -175,7 +177,7 @@ class Bridge:
             give = peer.give if peer.give is not None else ("#",) if peer.exports else ()
             neighbours[name] = Known(public[name], give)
         behind = {name: public[name] for name in public.keys() & self._far.keys()}
-        self.judge.configure(self._config, neighbours, behind, _now())
+        self.judge.configure(self._config, neighbours, behind, now_ms())
 
     def _known(self, name: str, der: bytes) -> None:
         """A peer has shown its certificate. LineLost: it is none, or it cannot be called so."""
@@ -222,7 +224,7 @@ class Bridge:
             if news.family != feedback.NAME:
                 return
             try:
-                self.judge.vote(label, feedback.read_told(news.said), _now())
+                self.judge.vote(label, feedback.read_told(news.said), now_ms())
             except Malformed as error:
                 log.warning("feedback: %s", error)
 
@@ -233,8 +235,8 @@ class Bridge:
         if at is None or not at.ready:
             raise KgUnavailable("the mediator is not up")
         host, _, port = at.address.rpartition(":")
-        host = {"0.0.0.0": "127.0.0.1", "[::]": "::1"}.get(host, host)  # noqa: S104
-        return host.strip("[]"), int(port)
+        host = host.strip("[]")
+        return ANYWHERE.get(host, host), int(port)
 
     # --- messages ---
 
@@ -262,8 +264,7 @@ class Bridge:
         begun = time.monotonic()
         while True:
             try:
-                qos, retain = one.flags >> 1 & 1, bool(one.flags & 1)
-                await client.pass_on(topic, one.m1, max(qos, 1), retain, _PUBLISH_S)
+                await client.pass_on(topic, one.m1, 1, bool(one.flags & 1), _PUBLISH_S)
                 return
             except WrongEpoch:
                 if time.monotonic() - begun > _KEYS_S:
@@ -399,7 +400,7 @@ class Bridge:
     def joined(self, name: str, line: Line) -> None:
         """LineLost."""
         self._known(name, line.peer)
-        self.judge.joined(name, _now())
+        self.judge.joined(name, now_ms())
         self._audit.write("bridge-up", peer=name)
         self.say(name, "up")
         for one in self._far.values():
@@ -424,11 +425,11 @@ class Bridge:
     async def _tick(self) -> None:
         kept = time.monotonic()
         while True:
-            self.judge.tick(_now())
+            self.judge.tick(now_ms())
             self._news()
             if time.monotonic() - kept > _KEEP_S:
                 kept = time.monotonic()
-                self.spool.put_judged(self.judge.rows(_now()))
+                self.spool.put_judged(self.judge.rows(now_ms()))
             self._write()
             await asyncio.sleep(_POLL_S)
 
@@ -459,10 +460,6 @@ def write_told(layout: Layout, lines: Mapping[str, Any]) -> None:
     """For `sealmq peer list`."""
     said = {"pid": os.getpid(), "start": proc.start_of(os.getpid()), "lines": lines}
     write_atomically(layout.run_of(ROLE) / "lines.json", json.dumps(said).encode() + b"\n", 0o644)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 async def _forever(layout: Layout, key: bytes, der: bytes) -> None:

@@ -107,7 +107,7 @@ class Traffic:
             self.drop(peer, topic, str(error), label)
             return
         who = self.names.get(said.sender, "")
-        found = self._judge.outbound(who, topic, label, _now())
+        found = self._judge.outbound(who, topic, label, now_ms())
         to = found.to if found.ok else ()
         if peer in self.neighbours:
             to = tuple(n for n in to if n == peer)
@@ -127,7 +127,7 @@ class Traffic:
     def _put(self, one: Message, to: tuple[str, ...]) -> None:
         """On disk when this returns, its token as well."""
         if one.token not in self._kept:
-            self._spool.put_judged(self._judge.rows(_now()))
+            self._spool.put_judged(self._judge.rows(now_ms()))
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
             self._kept.add(one.token)
@@ -152,7 +152,7 @@ class Traffic:
             return self._refused(neighbour, one, str(error))
         which = one.site + said.origin, said.ctr
         if which in handed:
-            self._judge.observe(neighbour, "replay", _now())
+            self._judge.observe(neighbour, "replay", now_ms())
             return self._refused(neighbour, one, "replay: it has handed this over before")
         while (coming := self._coming.get(which)) is not None:
             await coming.wait()  # twice at once: the second waits for what becomes of the first
@@ -175,15 +175,15 @@ class Traffic:
         self, neighbour: str, handed: Handed, one: Crossing, which: tuple[bytes, int]
     ) -> str:
         """Why it is refused; "": it is where it belongs."""
-        ruling = self._judge.message(neighbour, one.token, one.topic, _now())
+        ruling = self._judge.message(neighbour, one.token, one.topic, now_ms())
         while ruling.heals and not ruling.accept and time.monotonic() - handed.begun < _SETTLE_S:
             await asyncio.sleep(0.2)
-            ruling = self._judge.message(neighbour, one.token, one.topic, _now())
+            ruling = self._judge.message(neighbour, one.token, one.topic, now_ms())
         if not ruling.accept:
             return f"{ruling.reason} ({ruling.rule})"
         known = self.sites.get(ruling.issuer)
         if known is not None and known != one.site:
-            self._judge.observe(neighbour, "outside", _now())
+            self._judge.observe(neighbour, "outside", now_ms())
             return f"its token is of {ruling.issuer}, and it is of another site"
         here = self.imports.get((one.site, one.label))
         if here is not None and here.peer != ruling.issuer:
@@ -197,7 +197,7 @@ class Traffic:
             if here is not None:
                 await self._deliver(here, one)
                 topic = f"@{here.peer}/{one.topic}"
-                self._judge.delivered(neighbour, message_id(one.m1), topic, here.here, _now())
+                self._judge.delivered(neighbour, message_id(one.m1), topic, here.here, now_ms())
         except SealError as error:
             if not went:
                 return str(error)
@@ -242,5 +242,6 @@ class Traffic:
         self._audit("bridge-dropped", peer=neighbour, topic=topic, label=label, reason=why)
 
 
-def _now() -> int:
+def now_ms() -> int:
+    """By the wall clock."""
     return time.time_ns() // 1_000_000

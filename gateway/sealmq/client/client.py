@@ -24,7 +24,7 @@ from typing import Any
 from sealmq.families import registry
 from sealmq.feedback import NAME, Said
 from sealmq.mqtt import build
-from sealmq_spec.const import CLEAR, LIFE_FOREVER, LIVE, MAX_PAYLOAD, OP_COMMAND, RETAINED
+from sealmq_spec.const import CLEAR, LIFE_FOREVER, LIVE, MAX_PAYLOAD, RETAINED
 from sealmq_spec.errors import Denied, Malformed, TooLarge, from_notice
 from sealmq_spec.identity import Identity
 from sealmq_spec.tlv import EMPTY, publishers
@@ -34,10 +34,10 @@ from .boot import Boots
 from .desk import Desk
 from .door import Door, Renew
 from .errors import Closed, Refused
-from .foreign import command
 from .life import FILTERS, Life
 from .operations import Draft, Operations, Wanted
 from .randomness import mono_ms
+from .seal import command_body
 from .state import State, StateFile
 from .values import Message, News, Notice, Options
 
@@ -321,10 +321,7 @@ class Client:
         Raises Denied, ... when it is refused. reply: False does not wait; a refusal then comes to
         `on_notice`.
         """
-        name = family.encode()
-        if not 0 < len(name) < 256:
-            raise Malformed(f"a family's name has 1 to 255 bytes, this one {len(name)}")
-        body = bytes((OP_COMMAND, len(name))) + name + command
+        body = command_body(family, command)
         return await self._running().command(family, body, reply, within)
 
     async def feedback(self, message: Message, good: bool, *, within: float | None = None) -> None:
@@ -335,8 +332,7 @@ class Client:
         """
         if not message.id:
             raise Malformed(f"{message.topic} is no message of another site")
-        body = command(Said(good, message.id, message.topic))
-        await self._running().command(NAME, body, True, within)
+        await self.command(NAME, Said(good, message.id, message.topic).pack(), within=within)
 
     async def set_attribute(
         self,

@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sealmq.feedback import NAME, Said, message_id
-from sealmq_spec.const import OP_COMMAND
 from sealmq_spec.origin import Reader as _Reader
 from sealmq_spec.reader import Message
+
+from .seal import command_body
 
 if TYPE_CHECKING:
     from sealmq_spec.reader import Tails
@@ -41,12 +42,6 @@ class Reader(_Reader):
         return super()._open_inner(topic, payload, o, end, roots, how, s2, now, items, tails)
 
 
-def command(said: Said) -> bytes:
-    """The body of the control packet."""
-    name = NAME.encode()
-    return bytes((OP_COMMAND, len(name))) + name + said.pack()
-
-
 class Complaints:
     """Of one connection: few enough, and none any more once the site takes none."""
 
@@ -61,7 +56,7 @@ class Complaints:
         if self._unwanted or len(self._made) >= _MOST:
             return b""
         self._made.append(mono)
-        return command(Said(False, message, topic))
+        return command_body(NAME, Said(False, message, topic).pack())
 
     def sent(self, ctr: int) -> None:
         """It went out with this ctr."""

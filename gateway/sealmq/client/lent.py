@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sealmq.kglink import KgClient, KgDenied, KgError, KgUnavailable, KgUnknown
 from sealmq.run import ready
 from sealmq.site.layout import Layout, write_atomically
+from sealmq.site.values import ANYWHERE
 from sealmq_spec.const import U24
 from sealmq_spec.errors import Denied
 from sealmq_spec.identity import Identity
@@ -143,4 +144,4 @@ def _address(layout: Layout, enrolment: dict[str, Any], shown: str) -> tuple[str
     host = host.strip("[]")
     if not host or not port.isdigit():
         return address(enrolment)
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), int(port)  # noqa: S104
+    return ANYWHERE.get(host, host), int(port)

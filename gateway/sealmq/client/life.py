@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from sealmq.loops import first_error
 from sealmq.mqtt import build
 from sealmq_spec.errors import Denied, SealError, Stale, Unavailable, Unsupported
 
@@ -241,7 +242,7 @@ class Life:
                 group.create_task(self._keep_alive(opened), name="sealmq client: keep alive")
                 group.create_task(self._renewal(opened), name="sealmq client: renewal")
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+            raise first_error(errors) from None
 
     async def _read(self, opened: Opened) -> None:
         wire, core = opened.wire, opened.core
@@ -364,11 +365,3 @@ FILTERS = 50
 def _is_stale(notice: Notice) -> bool:
     """Whether a message of this client's was sealed by a wrong clock, it seems."""
     return notice.what == "publish" and notice.ctr > 0 and notice.code == Stale.code
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error that ended a connection's tasks."""
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -5,9 +5,9 @@ alone, where a bridge passes on what another site's client has sealed. Sans-IO.
 from __future__ import annotations
 
 from sealmq_spec.aead import seal
-from sealmq_spec.const import M1_HEAD, M2, M2_HEAD, TAG, USE_PUBLISH
+from sealmq_spec.const import M1_HEAD, M2, M2_HEAD, OP_COMMAND, TAG, USE_PUBLISH
 from sealmq_spec.envelope import nonce_link, put_m2, tail_m2
-from sealmq_spec.errors import Misuse
+from sealmq_spec.errors import Malformed, Misuse
 from sealmq_spec.keys import link_key
 from sealmq_spec.session import Session
 from sealmq_spec.tlv import EMPTY
@@ -48,3 +48,11 @@ def seal_passed(
     tail = tail_m2(i.site, i.client, i.mediator, flags, topic)
     nonce = nonce_link(session.salt, head)
     return ctr, seal(session.make(i.suite, key), nonce, bytes(head), tail, block + m1)
+
+
+def command_body(family: str, body: bytes) -> bytes:
+    """A family's command as a control packet has it (SPEC.md 4.4). Malformed."""
+    name = family.encode()
+    if not 0 < len(name) < 256:
+        raise Malformed(f"a family's name has 1 to 255 bytes, this one {len(name)}")
+    return bytes((OP_COMMAND, len(name))) + name + body

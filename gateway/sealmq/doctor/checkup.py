@@ -18,7 +18,7 @@ from sealmq.run.ready import Ready
 from sealmq.site.canary import READER, STRANGER, WRITER
 from sealmq.site.config import Config, load
 from sealmq.site.layout import Layout
-from sealmq.site.values import address
+from sealmq.site.values import ANYWHERE, address
 from sealmq_spec.identity import Identity
 
 from .at_broker import AtBroker
@@ -60,7 +60,7 @@ def _serving(layout: Layout, role: str) -> Ready:
 @asynccontextmanager
 async def _canaries(layout: Layout, mediator: Ready) -> AsyncIterator[list[Canary]]:
     host, port = address(mediator.address, "run/mediator/ready.json")
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - replaced
+    host = ANYWHERE.get(host, host)
     async with await KgClient.connect(layout.kg_socket) as kg:
         try:
             with in_policy(layout):

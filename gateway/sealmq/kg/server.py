@@ -14,14 +14,13 @@ import json
 import logging
 import os
 import socket
-import struct
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from sealmq.kglink import MAX_FRAME
 from sealmq.site.layout import Layout
-from sealmq.unix import short_path
+from sealmq.unix import credentials, short_path
 
 from .errors import KgRefusal
 from .ops import ADMIN, BRIDGE, MEDIATOR, Ops, Peer
@@ -233,10 +232,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _peer(writer: asyncio.StreamWriter, layout: Layout) -> Peer:
-    sock = writer.get_extra_info("socket")
-    form = "3i"
-    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form))
-    pid, uid, _ = struct.unpack(form, raw)
+    pid, uid, _ = credentials(writer.get_extra_info("socket"))
     return Peer(pid, uid, roles_of(uid, layout))
 
 

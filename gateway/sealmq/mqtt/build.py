@@ -79,7 +79,7 @@ def _publish_head(raw: bytes, length: int, qos: int, retain: bool, dup: bool) ->
         return _SHORT_HEAD(first, remaining, size) + raw
     if remaining < 16384:
         return _MEDIUM_HEAD(first, remaining & 127 | 128, remaining >> 7, size) + raw
-    return b"".join((bytes((first,)), _length(remaining), _U16(size), raw))
+    return b"".join((bytes((first,)), remaining_length(remaining), _U16(size), raw))
 
 
 def connect(
@@ -112,7 +112,7 @@ def connect(
     if password is not None:
         flags |= 0x40
         fields.append(_sized("password", password))
-    return _packet(0x10, b"\x00\x04MQTT\x04", bytes((flags,)), _U16(keepalive), *fields)
+    return packet(0x10, b"\x00\x04MQTT\x04", bytes((flags,)), _U16(keepalive), *fields)
 
 
 def connack(session_present: bool, code: int) -> bytes:
@@ -155,7 +155,7 @@ def subscribe(packet_id: int, filters: Iterable[tuple[str, int]]) -> bytes:
         fields.append(_filter(topic_filter) + bytes((qos,)))
     if not fields:
         raise UsageError("no topic filter to subscribe to [MQTT-3.8.3-3]")
-    return _packet(0x82, _id(packet_id), *fields)
+    return packet(0x82, _id(packet_id), *fields)
 
 
 def suback(packet_id: int, codes: Iterable[int]) -> bytes:
@@ -166,7 +166,7 @@ def suback(packet_id: int, codes: Iterable[int]) -> bytes:
             raise UsageError(f"return code {code}; it is 0, 1, 2 or 0x80 [MQTT-3.9.3-2]")
     if not answers:
         raise UsageError("no return code; there is one for each filter [MQTT-3.8.4-5]")
-    return _packet(0x90, _id(packet_id), bytes(answers))
+    return packet(0x90, _id(packet_id), bytes(answers))
 
 
 def unsubscribe(packet_id: int, filters: Iterable[str]) -> bytes:
@@ -176,7 +176,7 @@ def unsubscribe(packet_id: int, filters: Iterable[str]) -> bytes:
     fields = [_filter(topic_filter) for topic_filter in filters]
     if not fields:
         raise UsageError("no topic filter to unsubscribe from [MQTT-3.10.3-2]")
-    return _packet(0xA2, _id(packet_id), *fields)
+    return packet(0xA2, _id(packet_id), *fields)
 
 
 def unsuback(packet_id: int) -> bytes:
@@ -199,7 +199,7 @@ def disconnect() -> bytes:
     return b"\xe0\x00"
 
 
-def _length(remaining: int) -> bytes:
+def remaining_length(remaining: int) -> bytes:
     """The remaining length in as few bytes as possible, section 2.2.3."""
     if remaining > MAX_REMAINING:
         raise UsageError(f"remaining length {remaining}; it is at most {MAX_REMAINING}")
@@ -211,9 +211,10 @@ def _length(remaining: int) -> bytes:
     return bytes(out)
 
 
-def _packet(first: int, *fields: bytes) -> bytes:
+def packet(first: int, *fields: bytes) -> bytes:
+    """Of any type, from its first byte and what follows the remaining length."""
     body = b"".join(fields)
-    return bytes((first,)) + _length(len(body)) + body
+    return bytes((first,)) + remaining_length(len(body)) + body
 
 
 def _ack(first: int, packet_id: int) -> bytes:

@@ -12,6 +12,7 @@ from struct import Struct
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from .build import packet, remaining_length
 from .errors import DecoderDead, MalformedPacket, PacketTooLarge, ProtocolError, UsageError
 from .reader import Reader
 from .text import string_fault, topic_fault
@@ -55,7 +56,6 @@ _NOT_ZERO = frozenset((RECEIVE_MAX, MAX_PACKET, ALIAS, SUBSCRIPTION_ID))
 _PAIRS = 64
 
 _U16, _U32 = Struct(">H").pack, Struct(">I").pack
-_MAX_REMAINING = 268_435_455
 
 
 class Will5(NamedTuple):
@@ -169,7 +169,7 @@ class Decoder5:
         try:
             while (found := self._next(pos)) is not None:
                 first, body, stop = found
-                packets.append(self._packet(first, bytes(memoryview(held)[body:stop])))
+                packets.append(self.packet(first, bytes(memoryview(held)[body:stop])))
                 pos = stop
         except ProtocolError as error:
             self._fault = str(error)
@@ -205,7 +205,7 @@ class Decoder5:
             raise PacketTooLarge(f"remaining length {remaining}; at most {most} bytes are taken")
         return None if len(held) < at + remaining else (first, at, at + remaining)
 
-    def _packet(self, first: int, body: bytes) -> Packet5:
+    def packet(self, first: int, body: bytes) -> Packet5:
         kind = first >> 4
         if kind == 3:
             return _publish(first & 15, body)
@@ -372,7 +372,7 @@ def _unsubscribe(r: Reader) -> Unsubscribe5:
 
 def connack(present: bool, code: int, properties: Properties) -> bytes:
     """CONNACK, section 3.2."""
-    return _packet(0x20, bytes((present, code)), _put(properties))
+    return packet(0x20, bytes((present, code)), _put(properties))
 
 
 def publish(
@@ -387,7 +387,7 @@ def publish(
     """PUBLISH, section 3.3."""
     first = 0x30 | qos << 1 | retain | (8 if dup else 0)
     head = _text(topic) + (_U16(packet_id) if qos else b"")
-    return _packet(first, head, _put(properties), payload)
+    return packet(first, head, _put(properties), payload)
 
 
 _ACKS = {"PUBACK": 0x40, "PUBREC": 0x50, "PUBREL": 0x62, "PUBCOMP": 0x70}
@@ -396,18 +396,18 @@ _ACKS = {"PUBACK": 0x40, "PUBREC": 0x50, "PUBREL": 0x62, "PUBCOMP": 0x70}
 def ack(kind: str, packet_id: int, code: int = 0, properties: Properties = NONE) -> bytes:
     """PUBACK, PUBREC, PUBREL, PUBCOMP, sections 3.4 to 3.7."""
     if not code and not properties:
-        return _packet(_ACKS[kind], _U16(packet_id))
-    return _packet(_ACKS[kind], _U16(packet_id), bytes((code,)), _put(properties))
+        return packet(_ACKS[kind], _U16(packet_id))
+    return packet(_ACKS[kind], _U16(packet_id), bytes((code,)), _put(properties))
 
 
 def suback(packet_id: int, codes: Sequence[int], properties: Properties = NONE) -> bytes:
     """SUBACK, section 3.9."""
-    return _packet(0x90, _U16(packet_id), _put(properties), bytes(codes))
+    return packet(0x90, _U16(packet_id), _put(properties), bytes(codes))
 
 
 def unsuback(packet_id: int, codes: Sequence[int], properties: Properties = NONE) -> bytes:
     """UNSUBACK, section 3.11."""
-    return _packet(0xB0, _U16(packet_id), _put(properties), bytes(codes))
+    return packet(0xB0, _U16(packet_id), _put(properties), bytes(codes))
 
 
 def pingresp() -> bytes:
@@ -417,7 +417,7 @@ def pingresp() -> bytes:
 
 def disconnect(code: int, properties: Properties = NONE) -> bytes:
     """DISCONNECT, section 3.14."""
-    return _packet(0xE0, bytes((code,)), _put(properties))
+    return packet(0xE0, bytes((code,)), _put(properties))
 
 
 def _put(properties: Properties) -> bytes:
@@ -437,7 +437,7 @@ def _put(properties: Properties) -> bytes:
             out += bytes((kind,)) + _text(value)
         else:
             raise UsageError(f"property {kind} is none that a server sends here")
-    return _length(len(out)) + bytes(out)
+    return remaining_length(len(out)) + bytes(out)
 
 
 def _text(text: str) -> bytes:
@@ -445,19 +445,3 @@ def _text(text: str) -> bytes:
     if len(raw) > 65535 or string_fault(text):
         raise UsageError("text that MQTT has no room for [section 1.5.4]")
     return _U16(len(raw)) + raw
-
-
-def _length(size: int) -> bytes:
-    if size > _MAX_REMAINING:
-        raise UsageError(f"a length of {size}; it is at most {_MAX_REMAINING}")
-    out = bytearray()
-    while size > 127:
-        out.append(size & 127 | 128)
-        size >>= 7
-    out.append(size)
-    return bytes(out)
-
-
-def _packet(first: int, *fields: bytes) -> bytes:
-    body = b"".join(fields)
-    return bytes((first,)) + _length(len(body)) + body

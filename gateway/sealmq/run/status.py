@@ -22,6 +22,7 @@ from sealmq.plain import plain
 from sealmq.site import reach
 from sealmq.site.config import Config
 from sealmq.site.layout import Layout
+from sealmq.site.values import ANYWHERE
 from sealmq.unix import short_path
 
 from . import proc, ready
@@ -284,7 +285,7 @@ async def _tcp(address: str) -> str | None:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return "it says no address that makes sense"
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - replaced
+    host = ANYWHERE.get(host, host)
     return await _connect(asyncio.open_connection(host, port))
 
 

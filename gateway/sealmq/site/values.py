@@ -16,7 +16,8 @@ from sealmq_spec.errors import SealError
 from .errors import ConfigError
 from .model import BUILT_IN, SUITES, Label
 
-ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what must not be told to clients
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what must not be told to clients
+"""Addresses that mean every one of this machine, and how it reaches itself."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 NAME_RULE = "a name has 1 to 64 of A-Z a-z 0-9 . _ - and starts with a letter or digit"
 

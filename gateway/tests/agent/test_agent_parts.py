@@ -11,11 +11,12 @@ import pytest
 
 from sealmq.agent.account import Wallet, _life, seat_id
 from sealmq.agent.config import BadConfig, read, read_password
-from sealmq.agent.discovery import Discovery, covers
+from sealmq.agent.discovery import Discovery
 from sealmq.agent.run import Agent, _private
 from sealmq.agent.spool import Full, Kept, Spool
 from sealmq.agent.wire import Five, Hello, Opening, Pub, Refusal, Sub, Three
 from sealmq.client import How, Message
+from sealmq.families.filters import covers
 from sealmq.mqtt import ProtocolError, build
 from sealmq.mqtt import five as v5
 from sealmq_spec.identity import Identity
@@ -103,7 +104,7 @@ def test_a_filter_covers_what_it_says(outer: str, inner: str, right: bool) -> No
 
 def connect5(properties: bytes = b"\0", flags: int = 2) -> bytes:
     body = b"\0\4MQTT\5" + bytes((flags,)) + b"\0\x3c" + properties + b"\0\2id"
-    return v5._packet(0x10, body)
+    return build.packet(0x10, body)
 
 
 def five(properties: bytes = b"\0") -> tuple[Five, Hello]:
@@ -137,15 +138,15 @@ def test_a_property_that_lies_or_has_no_room_is_refused_not_left_out() -> None:
     dialect, _ = five()
     ids = b"\2\x0b\1"
     body = b"\0\1" + ids + b"\0\1a\0"
-    [asked] = dialect.feed(v5._packet(0x82, body))
+    [asked] = dialect.feed(build.packet(0x82, body))
     assert isinstance(asked, Sub)
     assert asked.faults[0]
     for options in (4, 0x10, 0x20):
-        [asked] = dialect.feed(v5._packet(0x82, b"\0\1\0\0\1a" + bytes((options,))))
+        [asked] = dialect.feed(build.packet(0x82, b"\0\1\0\0\1a" + bytes((options,))))
         assert isinstance(asked, Sub)
         assert asked.faults[0], options
     twice = v5._put({v5.USER: [("purpose", "a"), ("purpose", "b")]})
-    [asked] = dialect.feed(v5._packet(0x82, b"\0\1" + twice + b"\0\1a\0"))
+    [asked] = dialect.feed(build.packet(0x82, b"\0\1" + twice + b"\0\1a\0"))
     assert isinstance(asked, Sub)
     assert asked.faults[0]
     method = v5._put({v5.AUTH_METHOD: "SCRAM"})

@@ -26,15 +26,11 @@ from sealmq.bridge import told
 from sealmq.client import Client, Message
 from sealmq.client.lent import lent_client
 from sealmq.site.layout import Layout
+from typed_page import free_port
 
 Link = tuple[str, str]
 LIFE = 12  # 2^12 s
 _BAD_UP = Path(__file__).parent / "bad" / "bad_up.py"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 class Cable:

@@ -13,16 +13,15 @@ import re
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bridge.graph import Heard, client
 from run.sites import Site, Up, sealmq, until
-from sealmq.client import Client, Message
-from sealmq.client.lent import lent_client
 from sealmq_spec.errors import Denied
 
 LIFE = 12  # 2^12 s
@@ -119,34 +118,6 @@ def pair() -> Iterator[Pair]:
 
 def joined(pair: Pair) -> None:
     until(lambda: all(site.line()["line"] == "up" for site in pair.values()), "the line")
-
-
-@asynccontextmanager
-async def client(site: Joined, name: str) -> AsyncIterator[Client]:
-    async with await lent_client(site.root, name) as made:
-        yield made
-
-
-class Heard:
-    """What a reader got, by payload."""
-
-    def __init__(self, of: Client) -> None:
-        self.messages: list[Message] = []
-        self._task = asyncio.create_task(self._read(of))
-
-    async def _read(self, of: Client) -> None:
-        async for message in of.messages():
-            self.messages.append(message)
-
-    async def until(self, true: Callable[[list[str]], bool], seconds: float = 60) -> list[str]:
-        async with asyncio.timeout(seconds):
-            while not true(self.texts):  # noqa: ASYNC110 - a message has no event of its own
-                await asyncio.sleep(0.02)
-        return self.texts
-
-    @property
-    def texts(self) -> list[str]:
-        return [message.payload.decode() for message in self.messages]
 
 
 @asynccontextmanager

@@ -91,9 +91,9 @@ def test_each_size_of_the_length_field(size: int) -> None:
 
 
 def test_a_length_above_the_largest_is_refused() -> None:
-    assert build._length(268_435_455) == b"\xff\xff\xff\x7f"
+    assert build.remaining_length(268_435_455) == b"\xff\xff\xff\x7f"
     with pytest.raises(UsageError, match="remaining length 268435456"):
-        build._length(268_435_456)
+        build.remaining_length(268_435_456)
 
 
 def test_every_payload_buffer_gives_the_same_bytes() -> None:

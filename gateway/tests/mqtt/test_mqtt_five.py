@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sealmq.mqtt import MalformedPacket, PacketTooLarge, ProtocolError
+from sealmq.mqtt import MalformedPacket, PacketTooLarge, ProtocolError, build
 from sealmq.mqtt import five as v5
 
 CONNECT = mqtt5.ConnectPacket(
@@ -164,7 +164,7 @@ def test_limits_hold_before_a_body_is_there_and_a_stranger_s_first() -> None:
     pairs = v5._put({v5.USER: [("a", "b")] * 65})
     body = b"\0\1a" + pairs
     with pytest.raises(MalformedPacket):
-        opened().feed(b"\x30" + v5._length(len(body)) + body)
+        opened().feed(b"\x30" + build.remaining_length(len(body)) + body)
 
 
 @settings(max_examples=300, deadline=None)

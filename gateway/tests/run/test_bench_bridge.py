@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import bridge_bench
@@ -43,7 +42,6 @@ def test_a_bar_that_is_missed_is_named() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.skipif(shutil.which("mosquitto") is None, reason="mosquitto is not installed")
 def test_messages_cross_between_two_sites_and_two_mosquittos(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
     words = ["--quick", "--part", "crossing", "--out", str(out)]
