@@ -35,7 +35,7 @@ install: PREFIX ?= /opt/sealmq
 install: BIN ?= /usr/local/bin
 install: PYTHON3 ?= python3
 install: EXTRAS ?=
-install:  ## a gateway, in PREFIX (/opt/sealmq); EXTRAS=flash and spark for boards and reports
+install:  ## a gateway, in PREFIX (/opt/sealmq); EXTRAS=flash, spark, factory for boards, reports, archives
 	@$(PYTHON3) -m venv $(PREFIX)
 	@PYTHONDONTWRITEBYTECODE=1 $(PREFIX)/bin/pip install --disable-pip-version-check --quiet \
 	    --constraint .ci/constraints.txt '.$(if $(EXTRAS),[$(EXTRAS)])'

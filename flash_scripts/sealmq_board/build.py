@@ -22,6 +22,8 @@ examples:
   sealmq board build --enrolment m1.sealmq.json --wifi ask --chip esp32c3 -o m1.board
   pass show wifi.json | sealmq board build --enrolment m1.sealmq.json --wifi - -o m1.board
   sealmq board build --enrolment m1.sealmq.json --arch x64 -o m1.board     for a virtual board
+  sealmq board build --archive clients.tar.age --identity key.txt --client hall-1 --wifi wifi.json \
+      -o hall-1.board
 
 wifi.json: {"ssid": "workshop", "key": "..."}. Secrets are never given as arguments. m1.board/ holds
 the client's secret (mode 0600) until `sealmq board flash` has brought it to the board.
@@ -32,7 +34,7 @@ _APP = {"topic": "", "every": 10, "qos": 1, "subscribe": "", "purpose": ""}
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    parser.add_argument("--enrolment", metavar="FILE", required=True, help="of `sealmq client add`")
+    enrolment.add_arguments(parser)
     parser.add_argument(
         "--wifi", metavar="FILE", help='{"ssid", "key"}; `-` reads stdin, `ask` asks'
     )
@@ -70,7 +72,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"-o {args.output}", "the folder's name ends in .board", hint="-o m1.board"
         )
-    who = enrolment.load(args.enrolment)
+    who = enrolment.given(args)
+    if who is None:
+        raise UsageError("no enrolment", "--enrolment FILE, or one of an --archive")
     values = {nvs_image.ENROLMENT: who.raw}
     if args.wifi:
         values[nvs_image.WIFI] = enrolment.wifi(args.wifi)
@@ -108,9 +112,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     used = sum(len(content) for content in files.values())
     print(f"{target}: {who.name or who.client} on {chip.title}, {used:,} bytes of files")
-    print(
-        f"it holds the client's secret (mode 0600) until it is flashed; {args.enrolment} still does"
-    )
+    still = f"; {args.enrolment} still does" if args.enrolment else ""
+    print(f"it holds the client's secret (mode 0600) until it is flashed{still}")
     print(f"next: sealmq board flash {target} --firmware FILE --board ID")
     return 0
 

@@ -3,17 +3,24 @@ and no message here says more of them than where they are and which field is wro
 
 from __future__ import annotations
 
+import argparse
 import getpass
+import io
 import ipaddress
 import json
 import re
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import private
 from .errors import BoardError, UsageError
 from .nvs_image import LARGEST
+
+# 10,000 enrolments are 20 MB.
+_LARGEST_ARCHIVE = 1 << 28
+_LARGEST_IDENTITY = 65536
 
 
 class Enrolment(NamedTuple):
@@ -36,6 +43,95 @@ class Enrolment(NamedTuple):
             if not here and "." not in self.host:
                 return "a bare host name, which no board resolves"
         return "the board itself for a real board" if here else ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the enrolment comes from: its file, or an archive that is encrypted for us."""
+    parser.add_argument("--enrolment", metavar="FILE", help="of `sealmq client add` or `rotate`")
+    parser.add_argument(
+        "--archive",
+        metavar="FILE",
+        help="in its place: what `sealmq client add --seal-to` wrote; with --identity and --client",
+    )
+    parser.add_argument(
+        "--identity",
+        metavar="FILE",
+        help="age's identity, or an SSH key without a passphrase, which opens it",
+    )
+    parser.add_argument("--client", metavar="NAME", help="whose enrolment of the archive")
+
+
+def given(args: argparse.Namespace) -> Enrolment | None:
+    """The enrolment that was named; None: none was. BoardError."""
+    of_archive = (args.archive, args.identity, args.client)
+    if not any(of_archive):
+        return load(args.enrolment) if args.enrolment else None
+    if args.enrolment or not all(of_archive):
+        raise UsageError(
+            "an enrolment comes from one place",
+            "--enrolment FILE, or --archive FILE --identity FILE --client NAME",
+        )
+    return of(args.archive, args.identity, args.client)
+
+
+def of(archive: str, identity: str, client: str) -> Enrolment:
+    """One enrolment of an archive. It is opened in memory, and nothing of it gets to a disk."""
+    try:
+        import pyrage
+    except ImportError:
+        raise BoardError(
+            "sealed archives need pyrage, which is not installed",
+            hint="pip install 'sealmq[factory]'",
+        ) from None
+    keys = _identities(pyrage, Path(identity))
+    try:
+        packed = pyrage.decrypt(_read(Path(archive), _LARGEST_ARCHIVE), keys)
+    except pyrage.DecryptError:
+        raise BoardError(
+            f"{identity} does not open {archive}",
+            hint="it was encrypted for another key, or it is no archive of `sealmq client add "
+            "--seal-to`, or not all of it is there",
+        ) from None
+    name = f"{client}.sealmq.json"
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as tar:
+            member = next((one for one in tar if one.name == name and one.isreg()), None)
+            content = tar.extractfile(member) if member and member.size <= LARGEST else None
+            raw = content.read() if content else None
+    except tarfile.TarError:
+        raise BoardError(f"what {archive} holds is no tar file") from None
+    if raw is None:
+        raise BoardError(
+            f"{archive} holds no enrolment of client {client}",
+            hint=f"age -d -i {identity} {archive} | tar -t",
+        )
+    try:
+        return parsed(raw)
+    except ValueError as error:
+        raise BoardError(f"{name} in {archive} is no enrolment file: {error}") from None
+
+
+def _identities(pyrage: Any, path: Path) -> list[Any]:
+    raw = _read(path, _LARGEST_IDENTITY)
+    mode = private.others_can_read(path)
+    if mode is not None:
+        raise BoardError(
+            f"{path} opens secrets and others can read it (mode {mode:04o})",
+            hint=f"chmod 600 {path}",
+        )
+    try:
+        if b"-----BEGIN" in raw:
+            return [pyrage.ssh.Identity.from_buffer(raw)]
+        lines = [line.strip() for line in raw.decode().splitlines()]
+        found = [line for line in lines if line and not line.startswith("#")]
+        if found:
+            return [pyrage.x25519.Identity.from_str(line) for line in found]
+    except (pyrage.IdentityError, UnicodeDecodeError):
+        pass
+    raise BoardError(
+        f"{path} is no identity",
+        "what age-keygen writes, or an SSH key (ed25519, RSA) without a passphrase",
+    )
 
 
 def load(path: str) -> Enrolment:

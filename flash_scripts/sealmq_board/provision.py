@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     add_selectors(parser)
     add_patience(parser)
-    parser.add_argument("--enrolment", metavar="FILE", help="of `sealmq client add` or `rotate`")
+    enrolment.add_arguments(parser)
     parser.add_argument(
         "--wifi", metavar="FILE", help='{"ssid", "key"}; `-` reads stdin, `ask` asks'
     )
@@ -57,7 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Bring it all, then start the board."""
     port = one(args)
-    who = enrolment.load(args.enrolment) if args.enrolment else None
+    who = enrolment.given(args)
     secrets = _secrets(args, who)
     there = look(port, digests=True)
     _check(there, who, args.replace)

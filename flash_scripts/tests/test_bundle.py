@@ -3,14 +3,18 @@ anywhere else."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
+import pyrage
 import pytest
 
 from board_things import SECRET, WIFI_KEY, built, client_sets, command, enrolment, mode, wifi
@@ -77,6 +81,58 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
         # Another time, to the second.
         time.sleep(1.1 if not n else 0)
     assert made[0] == made[1]
+
+
+def test_an_enrolment_of_a_sealed_archive(tmp_path: Path) -> None:
+    """The same bytes as from its file; and each way in which it is not had."""
+    taken, sets = tmp_path / "m7.board", client_sets(tmp_path / "sets")
+    ours, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
+    keys, others = tmp_path / "key.txt", tmp_path / "other.txt"
+    for path, key in ((keys, ours), (others, other)):
+        path.touch(0o600)
+        path.write_text(f"# created: today\n{key}\n")
+    made, packed = enrolment(tmp_path), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.add(made, "m7.sealmq.json")
+        tar.add(keys, "torn.sealmq.json")
+    archive = tmp_path / "clients.tar.age"
+    archive.write_bytes(pyrage.encrypt(packed.getvalue(), [ours.to_public()]))
+
+    def build(*more: str | Path) -> subprocess.CompletedProcess[str]:
+        rest = ("--wifi", wifi(tmp_path), "--files", sets, "--topic", "a/b", "-o", taken)
+        return command("build", *more, *rest)
+
+    of_it = ("--archive", archive, "--identity", keys, "--client")
+    done = build(*of_it, "m7")
+    assert done.returncode == 0, done.stderr
+    assert SECRET[:40] not in done.stdout + done.stderr
+    from_archive = everything(taken)
+    shutil.rmtree(taken)
+    assert build("--enrolment", made).returncode == 0
+    assert everything(taken) == from_archive
+    shutil.rmtree(taken)
+    keys_open = tmp_path / "open.txt"
+    keys_open.write_text(str(ours))
+    keys_open.chmod(0o644)
+    cut = tmp_path / "cut.age"
+    cut.write_bytes(archive.read_bytes()[:-40])
+    for words_, what in (
+        ((*of_it, "m8"), "holds no enrolment of client m8"),
+        ((*of_it, "torn"), "torn.sealmq.json in"),
+        ((*of_it, "m7", "--enrolment", made), "from one place"),
+        (("--archive", archive, "--client", "m7"), "from one place"),
+        (("--archive", archive, "--identity", others, "--client", "m7"), "does not open"),
+        (("--archive", cut, "--identity", keys, "--client", "m7"), "does not open"),
+        (("--archive", archive, "--identity", keys_open, "--client", "m7"), "others can read it"),
+        (("--archive", archive, "--identity", made, "--client", "m7"), "is no identity"),
+        ((), "no enrolment"),
+    ):
+        done = build(*words_)
+        assert done.returncode in (1, 2)
+        assert what in done.stderr
+        assert "Traceback" not in done.stderr
+        assert str(ours)[-20:] not in done.stderr
+        assert not taken.exists()
 
 
 def test_wifi_from_stdin(tmp_path: Path) -> None:

@@ -10,6 +10,10 @@ import argparse
 import contextlib
 import csv
 import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +24,7 @@ from sealmq.site.config import KINDS, SUITES, Config
 from sealmq.site.edit import New, add_clients, set_rotations
 from sealmq.site.layout import Layout
 
-from . import enrolment, in_force, leave, settled
+from . import enrolment, handout, in_force, leave, settled
 from .errors import OperatorError, UsageError
 from .keygen import add_key_file, ask, key_file
 
@@ -42,9 +46,12 @@ examples:
   sealmq client add site panel --label control --kind app -o /media/stick/panel.json
   sealmq client add site hall-1 hall-2 hall-3 --label sensors -o /media/stick
   sealmq client add site --from clients.csv -o /media/stick      name,label and a row for each
+  sealmq client add site --from clients.csv --seal-to age1... -o clients.tar.age
+  sealmq client add site panel --label control --qr -o panel.svg
 
 The enrolment file holds the client's secret (mode 0600). Bring it to the client, then delete it.
 Several clients are one change: all are added, or none. Each further one costs little.
+What --seal-to writes is no secret on its way: age -d -i KEY clients.tar.age | tar -x
 For a client that is there with the same label the file is written again. It works whether the site
 is up or down; when it is up the client can connect at once.
 """
@@ -86,7 +93,18 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="default: ./NAME.sealmq.json; of several clients the folder for their files",
+        help="default: ./NAME.sealmq.json; of several clients the folder for their files, or the "
+        "file of --seal-to",
+    )
+    adding.add_argument(
+        "--seal-to",
+        action="append",
+        metavar="KEY|FILE",
+        help="instead of files: one archive of them, encrypted with age for this public key "
+        "(age1..., ssh-ed25519 ..., or a file with one in each line); may be given several times",
+    )
+    adding.add_argument(
+        "--qr", action="store_true", help="instead of a file: its QR code, as .svg, or -o FILE.png"
     )
     add_key_file(adding)
     adding.add_argument("--json", action="store_true", help="say what was made as JSON")
@@ -128,7 +146,8 @@ def _add(args: argparse.Namespace) -> int:
     layout = Layout.open(args.site)
     wanted = _wanted(args)
     names = [new.name for new in wanted]
-    paths = _paths(args, names, layout)
+    form = _form(args)
+    paths = _paths(args, form, names, layout)
 
     def into_toml() -> tuple[Config, set[str]]:
         return add_clients(layout, wanted)
@@ -152,11 +171,36 @@ def _add(args: argparse.Namespace) -> int:
             return _Added(config, added, kg.enrolments(names))
 
     with contextlib.ExitStack() as stack:
-        rooms = [stack.enter_context(enrolment.reserve(path)) for path in paths]
+        now = stack.enter_context(_steps(len(names)))
+        now("takes the room for their files")
+        size = form.room(len(names))
+        rooms = [stack.enter_context(enrolment.reserve(path, size)) for path in paths]
+        now("draws their secrets")
         done = ask(layout, over_socket, by_ourselves)
-        enrolment.write_all(list(zip(rooms, done.drawn, strict=True)), _again(args))
+        now("writes their files")
+        files = zip(rooms, form.files(done.drawn), strict=True)
+        enrolment.write_all(list(files), _again(args))
     _say_added(args, done, paths)
     return 0
+
+
+# Some hundred are there before anybody wonders.
+_MANY = 500
+
+
+@contextlib.contextmanager
+def _steps(count: int) -> Iterator[Callable[[str], None]]:
+    """What is being done, and since when, at a terminal."""
+    if count < _MANY or not sys.stderr.isatty():
+        yield lambda step: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda step: bar.update(task, description=f"{count} clients: {step}")
 
 
 class _Added(NamedTuple):
@@ -166,9 +210,11 @@ class _Added(NamedTuple):
 
 
 def _again(args: argparse.Namespace) -> str:
+    form = "".join(f" --seal-to {shlex.quote(one)}" for one in args.seal_to or ())
+    form += " --qr" if args.qr else ""
     if args.rows:
-        return f"sealmq client add {args.site} --from {args.rows}"
-    return f"sealmq client add {args.site} {' '.join(args.name)} --label {args.label}"
+        return f"sealmq client add {args.site} --from {args.rows}{form}"
+    return f"sealmq client add {args.site} {' '.join(args.name)} --label {args.label}{form}"
 
 
 def _wanted(args: argparse.Namespace) -> list[New]:
@@ -228,16 +274,32 @@ def read_rows(path: Path) -> list[New]:
 _COLUMNS = ("name", "label", "kind", "suite")
 
 
-def _paths(args: argparse.Namespace, names: list[str], layout: Layout) -> list[Path]:
-    """Where the enrolment files go; of several or of rows, into a folder."""
+def _form(args: argparse.Namespace) -> handout.Form:
+    """UsageError, OperatorError, before anything is changed."""
+    if args.seal_to and args.qr:
+        raise UsageError("--seal-to beside --qr", "one of them", hint="sealmq client add --help")
+    if args.seal_to:
+        return handout.archive(args.seal_to)
+    if args.qr:
+        return handout.codes(".png" if (args.output or "").endswith(".png") else ".svg")
+    return handout.FILES
+
+
+def _paths(
+    args: argparse.Namespace, form: handout.Form, names: list[str], layout: Layout
+) -> list[Path]:
+    """Where the enrolments go: one file, or of several or of rows one each, into a folder."""
+    if form.one_for_all:
+        name = Path(args.rows).stem if args.rows else names[0]
+        return [enrolment.path_for(args.output or f"{name}{form.suffix}", layout)]
     if len(names) == 1 and not args.rows:
-        return [enrolment.path_for(names[0], args.output, layout)]
+        return [enrolment.path_for(args.output or f"{names[0]}{form.suffix}", layout)]
     folder = Path(args.output or ".")
     if args.output == "-" or not folder.is_dir():
         raise UsageError(
             f"{args.output} is no folder", "several clients have a file each", hint="-o FOLDER"
         )
-    return [enrolment.path_for(name, str(folder / f"{name}.sealmq.json"), layout) for name in names]
+    return [enrolment.path_for(str(folder / f"{name}{form.suffix}"), layout) for name in names]
 
 
 def _say_added(args: argparse.Namespace, done: _Added, paths: list[Path]) -> None:
@@ -249,7 +311,7 @@ def _say_added(args: argparse.Namespace, done: _Added, paths: list[Path]) -> Non
             "added": one["name"] in done.added,
             "file": str(path),
         }
-        for one, path in zip(done.drawn, paths, strict=True)
+        for one, path in zip(done.drawn, cycle(paths), strict=False)
     ]
     several = len(said) > 1 or bool(args.rows)
     if args.json:
@@ -257,7 +319,9 @@ def _say_added(args: argparse.Namespace, done: _Added, paths: list[Path]) -> Non
         return
     for row in said:
         print(f"{row['name']}: number {row['number']}, label {row['label']}")
-    if several:
+    if args.seal_to:
+        print(f"enrolment files, encrypted for whom --seal-to names: {paths[0]}")
+    elif several:
         print(f"enrolment files (secret, mode 0600): {paths[0].parent}, {len(paths)} files")
     else:
         print(f"enrolment file (secret, mode 0600): {paths[0]}")

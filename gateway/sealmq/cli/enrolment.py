@@ -1,14 +1,16 @@
-"""Enrolment files: a client's secret on disk (SPEC.md 7.1), mode 0600, never on a screen."""
+"""Files that hold clients' secrets: their room is taken beforehand, their mode is 0600, and they
+are whole before they have their name. What stands in them: handout.py.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sealmq.site import values
 from sealmq.site.layout import Layout, sync_folder
@@ -16,22 +18,26 @@ from sealmq.site.layout import Layout, sync_folder
 from .errors import OperatorError, UsageError
 
 # More than an enrolment has; bytes.
-_ROOM = 4096
+ROOM = 4096
 
 
 class Room(NamedTuple):
-    """Where an enrolment file will be, and the open draft beside it that has the space for it."""
+    """Where an enrolment file will be, and the draft beside it that has the space for it.
+
+    identity: the draft's device and inode. It is not kept open: 10,000 clients are more files than
+    a process may have open.
+    """
 
     path: Path
     draft: Path
-    file: FileIO
+    identity: tuple[int, int]
 
 
-def path_for(name: str, given: str | None, layout: Layout) -> Path:
+def path_for(given: str, layout: Layout) -> Path:
     """Where the file is to go; refused before anything is changed."""
     if given == "-":
         raise UsageError("an enrolment holds a secret and is not printed", hint="-o FILE")
-    path = Path(given or f"{name}.sealmq.json").absolute()
+    path = Path(given).absolute()
     if values.is_inside(path, layout.root):
         raise OperatorError(
             f"{path} lies inside the site, whose copy would then reveal the client's secret",
@@ -45,7 +51,7 @@ def path_for(name: str, given: str | None, layout: Layout) -> Path:
 
 
 @contextlib.contextmanager
-def reserve(path: Path) -> Iterator[Room]:
+def reserve(path: Path, size: int = ROOM) -> Iterator[Room]:
     """Take the room for the file before anything is changed, so that a full disk is told then.
 
     OperatorError: nothing can be written there. The room is given back at the end.
@@ -56,31 +62,32 @@ def reserve(path: Path) -> Iterator[Room]:
     except OSError as error:
         raise _no_room(path, error) from None
     try:
-        with os.fdopen(fd, "wb", buffering=0) as file:
-            try:
+        try:
+            with os.fdopen(fd, "wb", buffering=0) as file:
                 os.fchmod(fd, 0o600)
-                file.write(bytes(_ROOM))
+                _all(file, bytes(size))
                 os.fsync(fd)
-            except OSError as error:
-                raise _no_room(path, error) from None
-            yield Room(path, draft, file)
+                room = Room(path, draft, _identity(fd))
+        except OSError as error:
+            raise _no_room(path, error) from None
+        yield room
     finally:
         draft.unlink(missing_ok=True)
 
 
-def write(room: Room, enrolment: dict[str, Any], instead: str) -> None:
+def write(room: Room, data: bytes, instead: str) -> None:
     """The name appears when the file is whole and on disk; what appeared meanwhile is kept.
 
     instead: what gets the file when this fails all the same, since the secret is the client's now.
     """
-    write_all([(room, enrolment)], instead)
+    write_all([(room, data)], instead)
 
 
-def write_all(files: Sequence[tuple[Room, dict[str, Any]]], instead: str) -> None:
+def write_all(files: Sequence[tuple[Room, bytes]], instead: str) -> None:
     """The same for several."""
-    for room, enrolment in files:
+    for room, data in files:
         try:
-            _fill(room, json.dumps(enrolment, indent=1).encode() + b"\n")
+            _fill(room, data)
         except OSError as error:
             raise _not_written(room.path, error, instead) from None
     for folder in {room.path.parent for room, _ in files}:
@@ -91,14 +98,25 @@ def write_all(files: Sequence[tuple[Room, dict[str, Any]]], instead: str) -> Non
 
 
 def _fill(room: Room, data: bytes) -> None:
-    file = room.file
-    file.seek(0)
+    fd = os.open(room.draft, os.O_WRONLY | os.O_NOFOLLOW)
+    with os.fdopen(fd, "wb", buffering=0) as file:
+        if _identity(fd) != room.identity:
+            raise OSError(errno.ESTALE, "somebody has put another file in its place")
+        _all(file, data)
+        file.truncate()
+        os.fsync(fd)
+    _name(room.draft, room.path)
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+def _all(file: FileIO, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[file.write(left) :]
-    file.truncate()
-    os.fsync(file.fileno())
-    _name(room.draft, room.path)
 
 
 def _not_written(path: Path, error: OSError, instead: str) -> OperatorError:

@@ -21,7 +21,7 @@ from sealmq.site.edit import raise_rotation, remove_client, set_client_disabled
 from sealmq.site.errors import ConfigError
 from sealmq.site.layout import Layout
 
-from . import enrolment, in_force, keygen, settled
+from . import enrolment, handout, in_force, keygen, settled
 from .errors import OperatorError
 
 DISABLE_EXAMPLES = (
@@ -217,7 +217,7 @@ def rotate(args: argparse.Namespace) -> int:
     layout, wait_s = Layout.open(args.site), settled.wait_s(args)
     before = load(layout.config)
     client = _client(before, args.name)
-    path = enrolment.path_for(args.name, args.output, layout)
+    path = enrolment.path_for(args.output or args.name + handout.FILES.suffix, layout)
 
     async def over_socket(kg: KgClient) -> _Done:
         was = _row(await kg.clients(), args.name)
@@ -235,7 +235,7 @@ def rotate(args: argparse.Namespace) -> int:
     again = f"sealmq client add {args.site} {args.name} --label {client.label}"
     with enrolment.reserve(path) as room:
         done = keygen.ask(layout, over_socket, by_ourselves)
-        enrolment.write(room, done.enrolment, again)
+        enrolment.write(room, handout.as_file(done.enrolment), again)
     found = settled.settle(layout, wait_s, done.done.kseq)
     out = done.was.get("disabled", False)
     if args.json:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import json
 import os
 import re
+import resource
 import socket
 import stat
+import tarfile
 from pathlib import Path
 from typing import Any
 
+import png
+import pyrage
 import pytest
+import zxingcpp
 
 from kg.helpers import MadeSite, make_site
 from sealmq.cli import enrolment as enrolment_file
@@ -443,6 +449,117 @@ def test_several_clients_are_added_in_one_change(
     assert main(words) == 0
     assert {file.name for file in out.iterdir()} == {f"hall-{n}.sealmq.json" for n in range(1, 5)}
     assert list(site.config.clients)[-4:] == ["hall-1", "hall-2", "hall-3", "hall-4"]
+
+
+def test_rows_into_one_archive_that_the_factory_opens(
+    site: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """age's own format: `age -d | tar -x` opens it. No secret is on the disk in the clear."""
+    rows, out, root = tmp_path / "rows.csv", tmp_path / "rows.tar.age", str(site.layout.root)
+    rows.write_text("name,label\n" + "".join(f"hall-{n},m1-temp\n" for n in range(40)))
+    factory, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
+    keys = tmp_path / "factory.txt"
+    keys.write_text(f"# the factory's\n\n{factory.to_public()}\n")
+    words = ["client", "add", root, "--from", str(rows), "--seal-to", str(keys), "-o", str(out)]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])["clients"]
+    assert {row["file"] for row in told} == {str(out)}
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    with pytest.raises(pyrage.DecryptError):
+        pyrage.decrypt(out.read_bytes(), [other])
+    opened = io.BytesIO(pyrage.decrypt(out.read_bytes(), [factory]))
+    with tarfile.open(fileobj=opened) as tar:
+        members = {m.name: (m.mode, json.load(tar.extractfile(m) or opened)) for m in tar}
+    assert sorted(members) == sorted(f"hall-{n}.sealmq.json" for n in range(40))
+    for row in told:
+        mode, enrolment = members[f"{row['name']}.sealmq.json"]
+        assert (mode, enrolment["client"]) == (0o600, row["number"])
+    secrets = {enrolment["ps"].encode() for _, enrolment in members.values()}
+    assert len(secrets) == 40
+    on_disk = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert not [secret for secret in secrets if secret in on_disk]
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (["--seal-to", "age1nothing"], "'age1nothing' is no key of a recipient"),
+        (["--seal-to", "ssh-rsa AAAA"], "is no key of a recipient"),
+        (["--seal-to", "KEYS"], "--seal-to: a secret key"),
+        (["--seal-to", "/nowhere"], "No such file or directory"),
+        (["--seal-to", "/dev/null"], "no key stands in it"),
+        (["--seal-to", "age1nothing", "--qr"], "--seal-to beside --qr"),
+    ],
+)
+def test_a_recipient_that_is_none_changes_nothing(
+    given: list[str], what: str, site: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret, before = str(pyrage.x25519.Identity.generate()), site.layout.config.read_text()
+    (tmp_path / "keys.txt").write_text(secret)
+    words = [word.replace("KEYS", str(tmp_path / "keys.txt")) for word in given]
+    words = ["client", "add", str(site.layout.root), "new", "--label", "m1-temp", *words]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert what in error
+    assert secret[-20:] not in error
+    assert site.layout.config.read_text() == before
+
+
+def test_an_enrolment_as_a_qr_code(site: MadeSite, tmp_path: Path) -> None:
+    """Read by a library that others use in their apps."""
+    words = ["client", "add", str(site.layout.root), "panel", "--label", "m1-temp"]
+    assert main([*words, "-o", str(tmp_path / "panel.json")]) == 0
+    drawn = tmp_path / "panel.png"
+    assert main([*words, "--qr", "-o", str(drawn)]) == 0
+    assert stat.S_IMODE(drawn.stat().st_mode) == 0o600
+    width, height, lines, _ = png.Reader(filename=str(drawn)).read()
+    pixels = bytearray(255 * level for line in lines for level in line)
+    [code] = zxingcpp.read_barcodes(memoryview(pixels).cast("B", (height, width)))
+    assert json.loads(code.text) == json.loads((tmp_path / "panel.json").read_text())
+    assert main([*words, "--qr", "-o", str(tmp_path / "panel.svg")]) == 0
+    assert (tmp_path / "panel.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_more_clients_than_a_process_may_have_files_open(site: MadeSite, tmp_path: Path) -> None:
+    rows, out = tmp_path / "rows.csv", tmp_path / "files"
+    out.mkdir()
+    rows.write_text("name,label\n" + "".join(f"hall-{n},m1-temp\n" for n in range(300)))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        words = ["client", "add", str(site.layout.root), "--from", str(rows), "-o", str(out)]
+        assert main(words) == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len({json.loads(file.read_text())["ps"] for file in out.iterdir()}) == 300
+    text = site.layout.config.read_text()
+    assert text.index("hall-299 = ") < text.index("[topics]"), "where clients stand"
+
+
+def test_a_draft_that_somebody_swaps_gets_no_secret(
+    site: MadeSite,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Into a folder that others may write, too: theirs would be a file that they have open."""
+    real, path = Kg.enrolments, tmp_path / "f"
+    theirs: list[Path] = []
+
+    def swapped(self: Kg, names: list[str]) -> Any:
+        [draft] = tmp_path.glob(".f.*")
+        draft.unlink()
+        draft.write_text("")
+        theirs.append(draft.rename(tmp_path / "theirs"))
+        os.link(theirs[0], draft)
+        return real(self, names)
+
+    monkeypatch.setattr(Kg, "enrolments", swapped)
+    words = ["client", "add", str(site.layout.root), "new", "--label", "m1-temp", "-o", str(path)]
+    assert main(words) == 1
+    assert "another file in its place" in capsys.readouterr().err
+    assert theirs[0].read_bytes() == b""
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(
