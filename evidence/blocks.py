@@ -100,6 +100,13 @@ def bridge(reduced: Reduced) -> str:
     return table(_rows(reduced, "bridge"))
 
 
+def agent(reduced: Reduced) -> str:
+    """What a message costs an agent, beside Mosquitto's bridge."""
+    from agent_bench import table
+
+    return table(_rows(reduced, "agent"))
+
+
 def sizes(reduced: Reduced) -> str:
     """What lies on a board, by set and architecture."""
     from build_mpy import ABOUT
@@ -197,6 +204,7 @@ BLOCKS: dict[str, Callable[[Reduced], str]] = {
     "device.json": device,
     "gateway.json": gateway,
     "bridge.json": bridge,
+    "agent.json": agent,
     "sizes.json": sizes,
     "flash": flash,
     "rig": rig,

@@ -198,6 +198,16 @@ PARTS = (
         of=["gateway/sealmq", "gateway/bench", "shared_spec"],
     ),
     Part(
+        "agent",
+        "what a message costs an agent, beside a Mosquitto with a bridge",
+        [["gateway/bench/agent_bench.py", "--allow-misses", "--out", "WORK/agent.json"]],
+        [RESULTS / "agent.json"],
+        _copied("agent.json"),
+        minutes=15,
+        idle=True,
+        of=["gateway/sealmq", "gateway/bench", "shared_spec"],
+    ),
+    Part(
         "rig",
         "the rig's core: three virtual boards, every behaviour, twenty power cuts",
         [[*_HIL, "--boards", "3", "--cuts", "20", "--seed", "20", "--out", "WORK/rig"]],

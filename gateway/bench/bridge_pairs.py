@@ -44,12 +44,15 @@ class Pair(Protocol):
         """May be called at any time."""
 
 
-class _Processes:
+class Processes:
+    """What was started in a folder; its output is there, too."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.all: list[subprocess.Popen[bytes]] = []
 
     def begin(self, *words: str) -> subprocess.Popen[bytes]:
+        """It ends with `stop`."""
         with (self.folder / _LOGS).open("ab") as log:
             made = subprocess.Popen(  # noqa: S603 - our own command line
                 words, stdout=log, stderr=log, start_new_session=True
@@ -58,6 +61,7 @@ class _Processes:
         return made
 
     def until(self, look: Callable[[], bool], what: str) -> None:
+        """LoadError: one has ended, or it takes too long."""
         end = time.monotonic() + START_S
         while not look():
             if any(one.poll() is not None for one in self.all) or time.monotonic() > end:
@@ -66,6 +70,7 @@ class _Processes:
             time.sleep(0.1)
 
     def stop(self) -> None:
+        """May be called at any time."""
         for one in self.all:
             if one.poll() is None:
                 one.send_signal(signal.SIGTERM)
@@ -78,11 +83,31 @@ class _Processes:
         self.all.clear()
 
 
+def ran(*words: str) -> str:
+    """What a command of ours prints. LoadError: it fails."""
+    done = subprocess.run(  # noqa: S603 - our own command line
+        [sys.executable, "-m", "sealmq.cli", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise LoadError(f"sealmq {words[0]}: {done.stderr.strip()[-500:]}")
+    return done.stdout
+
+
+def with_mosquitto(site: str) -> None:
+    """Has a new site run a Mosquitto of its own."""
+    path = Path(site, "sealmq.toml")
+    text = path.read_text()
+    path.write_text(re.sub(r'(?m)^kind = "embedded"', 'kind = "mosquitto"', text))
+
+
 class Sites:
     """Two sites on loopback, each with a private Mosquitto: north exports what its sensor has."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._processes = folder, _Processes(folder)
+        self._folder, self._processes = folder, Processes(folder)
         self._pids: list[int] = []
 
     def start(self) -> None:
@@ -90,15 +115,13 @@ class Sites:
         north, south = (str(self._folder / name) for name in ("north", "south"))
         for site in (north, south):
             words = ("--policy", "labels", "--example", "factory", "--key-file", f"{site}.key")
-            self._ran("init", site, *words, "--listen", f"{HOST}:{free_port()}")
-            path = Path(site, "sealmq.toml")
-            text = path.read_text()
-            path.write_text(re.sub(r'(?m)^kind = "embedded"', 'kind = "mosquitto"', text))
+            ran("init", site, *words, "--listen", f"{HOST}:{free_port()}")
+            with_mosquitto(site)
         at = f"{HOST}:{free_port()}"
-        said = {site: self._ran("peer", "fingerprint", site).strip() for site in (north, south)}
-        self._ran("peer", "add", north, "south", "--fingerprint", said[south], "--listen", at,
+        said = {site: ran("peer", "fingerprint", site).strip() for site in (north, south)}
+        ran("peer", "add", north, "south", "--fingerprint", said[south], "--listen", at,
                   "--export", "m1-temp")  # fmt: skip
-        self._ran("peer", "add", south, "north", "--fingerprint", said[north], "--address", at,
+        ran("peer", "add", south, "north", "--fingerprint", said[north], "--address", at,
                   "--import", "m1-temp")  # fmt: skip
         for site in (north, south):
             self._processes.begin(sys.executable, "-m", "sealmq.cli", "up", site)
@@ -110,19 +133,8 @@ class Sites:
     def _joined(self, *sites: str) -> bool:
         if not all(Path(site, "run", "bridge", "lines.json").exists() for site in sites):
             return False
-        rows = [json.loads(self._ran("peer", "list", site, "--json"))["peers"] for site in sites]
+        rows = [json.loads(ran("peer", "list", site, "--json"))["peers"] for site in sites]
         return all(row["line"] == "up" for some in rows for row in some)
-
-    def _ran(self, *words: str) -> str:
-        done = subprocess.run(  # noqa: S603 - our own command line
-            [sys.executable, "-m", "sealmq.cli", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise LoadError(f"sealmq {words[0]}: {done.stderr.strip()[-500:]}")
-        return done.stdout
 
     def cost_ns(self, count: int, size: int) -> int:
         """Of the bridges' processes. LoadError."""
@@ -159,41 +171,57 @@ async def _publish(client: Client, count: int, part: int, payload: bytes) -> Non
         await client.publish("machine/1/temperature", payload, qos=1, life=LIFE)
 
 
+class Mosquittos:
+    """Several, bridged over TLS 1.3: what one listens on, and a bridge to another one."""
+
+    def __init__(self, folder: Path) -> None:
+        """LoadError: there is no Mosquitto."""
+        try:
+            self._program = mosquitto.find().path
+        except BrokerError as error:
+            raise LoadError(str(error), error.hint or "") from None
+        self._folder, self.processes = folder, Processes(folder)
+        ca = issuing.new_ca("bench")
+        pair = issuing.server(ca, ["localhost", HOST])
+        files = {"ca.pem": ca.cert_pem, "server.pem": pair.cert_pem, "server.key": pair.key_pem}
+        for name, content in files.items():
+            (folder / name).write_text(content.decode())
+            (folder / name).chmod(0o600)
+
+    def start(self, listens: str = "", bridge: str = "", to: int = 0) -> int:
+        """Its port. `listens`: "tls" or "". `bridge`: Mosquitto's words for what crosses to the
+        one at port `to`. LoadError.
+        """
+        port = free_port()
+        user = "user root\n" if os.geteuid() == 0 else ""
+        conf = f"{user}allow_anonymous true\nset_tcp_nodelay true\nmax_queued_messages 0\n"
+        conf += f"listener {port} {HOST}\n"
+        if listens == "tls":
+            conf += f"certfile {self._folder / 'server.pem'}\n"
+            conf += f"keyfile {self._folder / 'server.key'}\ntls_version tlsv1.3\n"
+        if bridge:
+            conf += f"connection bridge{port}\naddress {HOST}:{to}\ntopic {bridge}\n"
+            conf += f"bridge_cafile {self._folder / 'ca.pem'}\nbridge_tls_version tlsv1.3\n"
+            conf += "bridge_protocol_version mqttv311\ntry_private false\nnotifications false\n"
+        path = self._folder / f"{port}.conf"
+        path.write_text(conf)
+        self.processes.begin(self._program, "-c", str(path))
+        self.processes.until(lambda: answers(port), "mosquitto")
+        return port
+
+
 class Brokers:
     """Two Mosquittos: the first one's bridge takes all to the second, over TLS 1.3."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._processes = folder, _Processes(folder)
-        self._ports: list[int] = []
+        """LoadError: there is no Mosquitto."""
+        self._both = Mosquittos(folder)
+        self._port = 0
 
     def start(self) -> None:
         """LoadError."""
-        try:
-            program = mosquitto.find().path
-        except BrokerError as error:
-            raise LoadError(str(error), error.hint or "") from None
-        ca = issuing.new_ca("bench")
-        pair = issuing.server(ca, ["localhost", HOST])
-        there, here = free_port(), free_port()
-        self._ports = [here, there]
-        files = {"ca.pem": ca.cert_pem, "server.pem": pair.cert_pem, "server.key": pair.key_pem}
-        for name, content in files.items():
-            (self._folder / name).write_text(content.decode())
-            (self._folder / name).chmod(0o600)
-        user = "user root\n" if os.geteuid() == 0 else ""
-        common = f"{user}allow_anonymous true\nset_tcp_nodelay true\nmax_queued_messages 0\n"
-        (self._folder / "there.conf").write_text(
-            f"{common}listener {there} {HOST}\ncertfile {self._folder / 'server.pem'}\n"
-            f"keyfile {self._folder / 'server.key'}\ntls_version tlsv1.3\n"
-        )
-        (self._folder / "here.conf").write_text(
-            f"{common}listener {here} {HOST}\nconnection there\naddress {HOST}:{there}\n"
-            f"topic # out 1\nbridge_cafile {self._folder / 'ca.pem'}\nbridge_tls_version tlsv1.3\n"
-            "bridge_protocol_version mqttv311\ntry_private false\nnotifications false\n"
-        )
-        for name, port in (("there", there), ("here", here)):
-            self._processes.begin(program, "-c", str(self._folder / f"{name}.conf"))
-            self._processes.until(lambda port=port: answers(port), "mosquitto")  # type: ignore[misc]
+        there = self._both.start("tls")
+        self._port = self._both.start(bridge="# out 1", to=there)
         time.sleep(1)
 
     def cost_ns(self, count: int, size: int) -> int:
@@ -201,10 +229,10 @@ class Brokers:
         from paho.mqtt.client import Client
         from paho.mqtt.enums import CallbackAPIVersion
 
-        pids = [one.pid for one in self._processes.all]
+        pids = [one.pid for one in self._both.processes.all]
         client: Any = Client(CallbackAPIVersion.VERSION2, client_id="bench")
         client.max_inflight_messages_set(INFLIGHT)
-        client.connect(HOST, self._ports[0])
+        client.connect(HOST, self._port)
         client.loop_start()
         try:
             before = sum(map(cpu_ns, pids))
@@ -221,4 +249,4 @@ class Brokers:
 
     def stop(self) -> None:
         """May be called at any time."""
-        self._processes.stop()
+        self._both.processes.stop()

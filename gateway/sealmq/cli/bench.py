@@ -20,6 +20,7 @@ _SCRIPTS = {
     "device": Path("firmware", "host", "bench_device.py"),
     "gateway": Path("gateway", "bench", "gateway_bench.py"),
     "bridge": Path("gateway", "bench", "bridge_bench.py"),
+    "agent": Path("gateway", "bench", "agent_bench.py"),
 }
 _OF_FAMILY = Path("gateway", "bench", "family_bench.py")
 
@@ -29,6 +30,7 @@ examples:
   sealmq bench device --quick
   sealmq bench gateway --quick
   sealmq bench bridge --quick
+  sealmq bench agent --quick
 {families}"""
 _BRIDGE_EXAMPLES = """\
 examples:
@@ -41,6 +43,17 @@ Parts: crossing (CPU that both sites' bridges use for a message, beside both bro
 Mosquittos with a bridge over TLS 1.3, in turns), decision (a message under a known token), memory
 (64 gateways, 1,000 tokens), rounds (until ratings are the same everywhere, on random graphs). All
 is written to build/bench/bridge.json as well. It ends with 3 if a bar is missed.
+"""
+_AGENT_EXAMPLES = """\
+examples:
+  sealmq bench agent
+  sealmq bench agent --quick                    tiny numbers: does it work here?
+  sealmq bench agent --json | jq '.rows[] | select(.measure == "ratio_out")'
+
+A client in plain MQTT publishes at an agent (out), another one reads at a second agent (in), and a
+site is between them; beside that Mosquittos at both ends, with bridges over TLS 1.3 to one in the
+middle, in turns. Only the ends count. All is written to build/bench/agent.json as well. It ends
+with 3 if a bar is missed.
 """
 _DEVICE_EXAMPLES = """\
 examples:
@@ -81,7 +94,7 @@ _FLAGS = ("json", "quick", "allow_misses")
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
-    """sealmq bench device|gateway|bridge|FAMILY"""
+    """sealmq bench device|gateway|bridge|agent|FAMILY"""
     measured = [(m, m.bench) for m in registry.manifests() if m.bench]
     benches = {m.name: m.load(b.command) for m, b in measured if b.command}
     parser = sub.add_parser(
@@ -113,29 +126,42 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         )
     device.add_argument("--out", help="write the rows into this file as well")
     _add_gateway(kinds, {m.name: f"sealmq-{b.variant}" for m, b in measured if b.site})
-    _add_bridge(kinds)
+    bridge = _add_ends(
+        kinds,
+        "bridge",
+        "bridges: a message, decisions, memory, convergence of ratings",
+        "Measure what bridges between sites cost, beside Mosquitto's own bridge over TLS 1.3, and "
+        "whether the bars are met.",
+        _BRIDGE_EXAMPLES,
+    )
+    bridge.add_argument(
+        "--part", action="append", default=[], help="only this part; again for another"
+    )
+    _add_ends(
+        kinds,
+        "agent",
+        "agents: a message of a plain client, and one to it",
+        "Measure what a message costs an agent, beside a Mosquitto with a bridge over TLS 1.3.",
+        _AGENT_EXAMPLES,
+    )
     for bench in benches.values():
         bench.add(kinds)
 
 
-def _add_bridge(kinds: argparse._SubParsersAction[Any]) -> None:
-    bridge = kinds.add_parser(
-        "bridge",
-        help="bridges: a message, decisions, memory, convergence of ratings",
-        description="Measure what bridges between sites cost, beside Mosquitto's own bridge over "
-        "TLS 1.3, and whether the bars are met.",
-        epilog=_BRIDGE_EXAMPLES,
+def _add_ends(
+    kinds: argparse._SubParsersAction[Any], name: str, words: str, about: str, epilog: str
+) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = kinds.add_parser(
+        name, help=words, description=about, epilog=epilog
     )
-    bridge.add_argument("--json", action="store_true", help="print rows as JSON, for scripts")
-    bridge.add_argument("--quick", action="store_true", help="tiny numbers: does it work here?")
-    bridge.add_argument(
-        "--part", action="append", default=[], help="only this part; again for another"
-    )
-    bridge.add_argument("--pairs", metavar="N", type=int, help="how many rounds count (default: 6)")
-    bridge.add_argument("--out", metavar="FILE", help="write the rows into this file as well")
-    bridge.add_argument(
+    made.add_argument("--json", action="store_true", help="print rows as JSON, for scripts")
+    made.add_argument("--quick", action="store_true", help="tiny numbers: does it work here?")
+    made.add_argument("--pairs", metavar="N", type=int, help="how many rounds count (default: 6)")
+    made.add_argument("--out", metavar="FILE", help="write the rows into this file as well")
+    made.add_argument(
         "--allow-misses", action="store_true", help="end with 0, not 3, when a bar is missed"
     )
+    return made
 
 
 def _add_gateway(kinds: argparse._SubParsersAction[Any], families: Mapping[str, str]) -> None:
