@@ -243,21 +243,24 @@ def test_a_discovery_message_that_names_others_topics_is_planted_in_vain(
     ha, plc = Paho(agent, "ha", 5), Paho(agent, "plc", 5)
     clients += [ha, plc]
     # plc's own agent lets it: whoever attacks has no agent of ours. Retained, before ha is there.
-    topic = "homeassistant/switch/planted/config"
+    topic = "homeassistant/switch/agent-plc/config"
     bad = json.dumps({"name": "lamp", "command_topic": "secret/of-monitor"})
     good = json.dumps({"name": "t", "~": "machine/1", "stat_t": "~/temperature"})
     plc.client.publish(topic, bad, 1, retain=True).wait_for_publish(30)
-    plc.client.publish("homeassistant/sensor/right/config", good, 1, retain=True).wait_for_publish(
-        30
-    )
+    # In the place of an entity of somebody else, which `{}` removes.
+    others = "homeassistant/sensor/agent-ha/config"
+    plc.client.publish(others, "{}", 1, retain=True).wait_for_publish(30)
+    right = "homeassistant/sensor/agent-plc/config"
+    plc.client.publish(right, good, 1, retain=True).wait_for_publish(30)
     ha.subscribe("$SYS/sealmq/refused")
     ha.subscribe("homeassistant/#", 1)
-    came = [ha.next(), ha.next()]
-    seen = {m.topic for m in came}
-    assert seen == {"$SYS/sealmq/refused", "homeassistant/sensor/right/config"}
-    told = next(json.loads(m.payload) for m in came if m.topic.startswith("$SYS"))
-    assert told["rule"] == "agent.discovery"
-    assert told["topic"] == topic
+    came = [ha.next() for _ in range(3)]
+    assert {m.topic for m in came} == {"$SYS/sealmq/refused", right}
+    told = [json.loads(m.payload) for m in came if m.topic.startswith("$SYS")]
+    assert {(one["rule"], one["topic"]) for one in told} == {
+        ("agent.discovery", topic),
+        ("agent.discovery", others),
+    }
     # And what ha itself would plant is refused before it leaves.
     info = ha.client.publish("homeassistant/switch/x/config", bad, 1)
     assert until("an answer", lambda: ha.codes.get(info.mid)).value == 0x87

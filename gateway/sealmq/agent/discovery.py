@@ -1,9 +1,9 @@
 """What a Home Assistant discovery message may name. Pure.
 
 Home Assistant does what a discovery message says: it publishes, with its own rights, to the topics
-that stand there. So a message below `PREFIX/…/config` may name its sender's topics only, and what
-is not understood is refused. Which topics are a sender's, the user's table says; a sender that has
-no entry owns the topics of which one level is its name.
+that stand there. So a message below `PREFIX/…/config` may name its sender's topics only, be where
+its sender's entities are, and what is not understood is refused. Which topics are a sender's, the
+user's table says; one that has no entry owns the topics of which one level is its name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from .wire import Refusal
 
 RULE = "agent.discovery"
 _DEEPEST = 12
+# A device with a hundred components has some 50,000 bytes. All are read at once, for all users.
+_LARGEST = 128 * 1024
 
 
 class _Unclear(ValueError):
@@ -34,32 +36,36 @@ class Discovery:
 
     def judge(self, sender: str, topic: str, payload: bytes) -> Refusal | None:
         """Why a message may not pass; None: it may."""
-        levels = topic.split("/")
+        start = f"{self.prefix}/"
         # Home Assistant's own: PREFIX/COMPONENT/[NODE/]OBJECT/config. Longer ones are judged, too.
-        if levels[0] != self.prefix or levels[-1] != "config" or len(levels) < 3:
+        if not topic.startswith(start) or not topic.endswith("/config"):
             return None
+        ids = topic.removeprefix(start).split("/")[1:-1]
+        # Whoever writes there replaces the entity or removes it, with `{}` or nothing at all.
+        if not (sender and sender in ids) and not self._listed(sender, topic):
+            return _no(
+                f"{topic[:200]} is not {sender}'s: one level after the component has to be its "
+                "name, or its topics in `senders` name it"
+            )
         if not payload:
-            if self._owns(sender, topic):
-                return None
-            return _no(f"{topic} is not {sender}'s to remove; one level of it has to be its name")
+            return None
         try:
-            said = json.loads(payload.decode(), object_pairs_hook=_once)
-            names = list(_topics(said))
+            for name in _topics(payload):
+                if not self._owns(sender, name):
+                    shown = f"{name[:200]!r}, which is not {sender}'s"
+                    return _no(f"{topic[:200]} of {sender} names {shown}")
         except (ValueError, RecursionError) as error:
             why = str(error) if isinstance(error, _Unclear) else "it is no JSON"
-            return _no(f"{topic} is no discovery message: {why}")
-        if not isinstance(said, dict):
-            return _no(f"{topic} is no discovery message: it is no JSON object")
-        for name in names:
-            if not self._owns(sender, name):
-                return _no(f"{topic} of {sender} names {name[:200]!r}, which is not {sender}'s")
+            return _no(f"{topic[:200]} is no discovery message: {why}")
         return None
 
     def _owns(self, sender: str, topic: str) -> bool:
-        filters = self.senders.get(sender)
-        if filters is None:
+        if sender not in self.senders:
             return bool(sender) and sender in topic.split("/") and not set("+#") & set(topic)
-        return any(covers(one, topic) for one in filters)
+        return self._listed(sender, topic)
+
+    def _listed(self, sender: str, topic: str) -> bool:
+        return any(covers(one, topic) for one in self.senders.get(sender, ()))
 
 
 def _no(reason: str) -> Refusal:
@@ -74,37 +80,45 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _topics(said: Any) -> Iterator[str]:
-    """Every topic that is named, with each base that `~` may stand for."""
-    texts = list(_walk(said, "", 0))
-    bases = [text for key, text in texts if key == "~"]
-    for key, text in texts:
-        if not _is_topic(key):
-            continue
+def _topics(payload: bytes) -> Iterator[str]:
+    """Every topic that is named. ValueError, RecursionError: it cannot be told which."""
+    if len(payload) > _LARGEST:
+        raise _Unclear(f"it has more than {_LARGEST:,} bytes")
+    said = json.loads(payload.decode(), object_pairs_hook=_once)
+    if not isinstance(said, dict):
+        raise _Unclear("it is no JSON object")
+    base = said.pop("~", None)
+    if base is not None and not isinstance(base, str):
+        raise _Unclear("'~' is no text")
+    for key, text in _walk(said, 0):
         if "~" not in (text[:1], text[-1:]):
             yield text
             continue
-        if not bases:
-            raise _Unclear(f"{key!r} begins or ends with ~, and nothing says what that is")
-        for base in bases:
-            full = base + text[1:] if text[:1] == "~" else text
-            yield full[:-1] + base if full[-1:] == "~" else full
+        if base is None:
+            raise _Unclear(f"{key[:200]!r} begins or ends with ~, and nothing says what that is")
+        full = base + text[1:] if text[:1] == "~" else text
+        yield full[:-1] + base if full[-1:] == "~" else full
 
 
 def _is_topic(key: str) -> bool:
     return key in ("t", "topic") or key.endswith(("_t", "_topic"))
 
 
-def _walk(said: Any, key: str, depth: int) -> Iterator[tuple[str, str]]:
+def _walk(said: Any, depth: int) -> Iterator[tuple[str, str]]:
+    """(key, text) of each topic."""
     if depth > _DEEPEST:
         raise _Unclear("it is nested too deeply")
-    if isinstance(said, str):
-        yield key, said
-    elif isinstance(said, dict):
+    if isinstance(said, dict):
         for name, value in said.items():
-            yield from _walk(value, name, depth + 1)
+            # Readers differ in what a base within counts for.
+            if name == "~":
+                raise _Unclear("'~' stands within, and not at the top alone")
+            if not _is_topic(name):
+                yield from _walk(value, depth + 1)
+            elif isinstance(value, str):
+                yield name, value
+            elif value is not None:
+                raise _Unclear(f"{name[:200]!r} is no text")
     elif isinstance(said, list):
         for value in said:
-            yield from _walk(value, key, depth + 1)
-    elif _is_topic(key) and said is not None:
-        raise _Unclear(f"{key!r} is no text")
+            yield from _walk(value, depth + 1)

@@ -25,7 +25,10 @@ from sealmq_spec.records import Roots
 # --- discovery -----------------------------------------------------------------------------------
 
 OURS = Discovery(senders={"boiler": ["heat/+/boiler/#"], "all": ["#"]})
-CONFIG = "homeassistant/sensor/x/config"
+
+
+def entity(sender: str) -> str:
+    return f"homeassistant/sensor/{sender}/x/config"
 
 
 @pytest.mark.parametrize(
@@ -33,58 +36,95 @@ CONFIG = "homeassistant/sensor/x/config"
     [
         ("boiler", {"state_topic": "heat/1/boiler/t"}),
         ("boiler", {"~": "heat/1/boiler", "stat_t": "~/t", "cmd_t": "heat/1/boiler/~"}),
+        ("boiler", {"~": "heat/1/boiler", "cmps": {"a": {"stat_t": "~/t"}}}),
         ("boiler", {"availability": [{"t": "heat/1/boiler/up"}], "name": "door/open"}),
+        ("boiler", {"state_topic": None}),
+        ("boiler", {}),
         ("all", {"command_topic": "door/open"}),
         ("pump", {"command_topic": "cellar/pump/set"}),
         ("pump", {"device": {"name": "x"}, "components": {"a": {"stat_t": "pump/a"}}}),
     ],
 )
 def test_a_discovery_message_may_name_its_sender_s_topics(sender: str, said: Any) -> None:
-    assert OURS.judge(sender, CONFIG, json.dumps(said).encode()) is None
+    assert OURS.judge(sender, entity(sender), json.dumps(said).encode()) is None
 
 
-@pytest.mark.parametrize(
-    ("sender", "payload"),
-    [
-        ("boiler", '{"command_topic": "door/open"}'),
-        ("boiler", '{"cmd_t": "~/open", "~": "door"}'),
-        ("boiler", '{"cmd_t": "heat/1/boiler/~", "~": "../x", "stat_t": "~"}'),
-        ("boiler", '{"~": "heat/1/boiler", "cmps": {"a": {"~": "door", "cmd_t": "~/x"}}}'),
-        ("boiler", '{"cmps": {"a": {"b": [{"command_topic": "door/open"}]}}}'),
-        ("boiler", '{"state_topic": "heat/#"}'),
-        ("boiler", '{"state_topic": "heat/1/boiler/t", "state_topic": "door/open"}'),
-        ("boiler", '{"state_topic": "~/x"}'),
-        ("boiler", '{"state_topic": 7}'),
-        ("boiler", "[" * 4000),
-        ("boiler", '["heat/1/boiler/t"]'),
-        ("boiler", "not json"),
-        ("boiler", ""),
-        ("pump", '{"command_topic": "cellar/other/set"}'),
-        ("pump", '{"state_topic": "pump/+"}'),
-        ("", '{"state_topic": "a//b"}'),
-    ],
-)
-@pytest.mark.parametrize(
-    "topic", [CONFIG, "homeassistant/device/n/o/config", "homeassistant/a/b/c/d/config"]
-)
+UNCLEAR = [
+    ("boiler", '{"command_topic": "door/open"}'),
+    ("boiler", '{"cmd_t": "~/open", "~": "door"}'),
+    ("boiler", '{"cmd_t": "heat/1/boiler/~", "~": "../x", "stat_t": "~"}'),
+    ("boiler", '{"~": "heat/1/boiler", "cmps": {"a": {"~": "heat/1/boiler", "cmd_t": "~/x"}}}'),
+    ("boiler", '{"~": 7, "x": {"~": "heat/1/boiler"}, "command_topic": "door/open/~"}'),
+    ("boiler", '{"~": ["heat/1/boiler"], "stat_t": "~/t"}'),
+    ("boiler", '{"cmps": {"a": {"b": [{"command_topic": "door/open"}]}}}'),
+    ("boiler", '{"command_topic": ["heat/1/boiler/t"]}'),
+    ("boiler", '{"command_topic": {"t": "heat/1/boiler/t"}}'),
+    ("boiler", '{"state_topic": "heat/#"}'),
+    ("boiler", '{"state_topic": "heat/1/boiler/t", "state_topic": "door/open"}'),
+    ("boiler", '{"state_topic": "~/x"}'),
+    ("boiler", '{"state_topic": 7}'),
+    ("boiler", "[" * 4000),
+    ("boiler", '["heat/1/boiler/t"]'),
+    ("boiler", "not json"),
+    ("boiler", '{"name": "%s"}' % ("x" * 128 * 1024)),
+    ("pump", '{"command_topic": "cellar/other/set"}'),
+    ("pump", '{"state_topic": "pump/+"}'),
+    ("", '{"state_topic": "a//b"}'),
+]
+
+
+@pytest.mark.parametrize(("sender", "payload"), UNCLEAR)
+@pytest.mark.parametrize("topic", ["%s/config", "device/n/%s/config", "a/b/%s/c/d/config"])
+@pytest.mark.parametrize("prefix", ["homeassistant", "a/b"])
 def test_a_discovery_message_that_names_others_topics_or_is_unclear_is_refused(
-    sender: str, payload: str, topic: str
+    sender: str, payload: str, topic: str, prefix: str
 ) -> None:
-    refusal = OURS.judge(sender, topic, payload.encode())
+    judge = Discovery(prefix, OURS.senders).judge
+    refusal = judge(sender, f"{prefix}/sensor/{topic % sender}", payload.encode())
     assert refusal is not None
     assert refusal.rule == "agent.discovery"
+    assert len(refusal.reason) < 1000
 
 
 def test_a_key_that_stands_twice_is_read_differently_by_others_and_refused() -> None:
     twice = b'{"command_topic": "door/open", "command_topic": "heat/1/boiler/set"}'
-    assert OURS.judge("boiler", CONFIG, twice) is not None
+    assert OURS.judge("boiler", entity("boiler"), twice) is not None
 
 
-def test_other_messages_are_not_judged_and_a_config_is_removed_by_its_own_sender() -> None:
+def test_many_topics_with_a_base_take_no_longer_than_they_are_long() -> None:
+    """Steps are counted, not time: a base for each topic was 10^8 of them."""
+    steps = 0
+
+    def owns(*_: object) -> bool:
+        nonlocal steps
+        steps += 1
+        return True
+
+    many: dict[str, Any] = {"~": "heat/1/boiler"}
+    many |= {f"{n}_t": "~" for n in range(4000)} | {"x": [{"y": "~"}] * 4000}
+    judged = Discovery(senders={"boiler": ["#"]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Discovery, "_owns", owns)
+        assert judged.judge("boiler", entity("boiler"), json.dumps(many).encode()) is None
+    assert steps == 4000
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b'{"stat_t": "heat/1/boiler/t"}'])
+def test_an_entity_is_replaced_and_removed_by_its_own_sender(payload: bytes) -> None:
+    """Whoever has an entry, too; and where an entry names what a bridge of others' devices has."""
+    for topic in ("sensor/boiler/config", "sensor/boiler/t/config", "sensor/t/boiler/config"):
+        assert OURS.judge("boiler", f"homeassistant/{topic}", payload) is None
+    for topic in ("sensor/pump/t/config", "boiler/pump/config", "boiler/config", "config"):
+        assert OURS.judge("boiler", f"homeassistant/{topic}", payload) is not None
+    assert OURS.judge("", "homeassistant/sensor//config", payload) is not None
+    several = Discovery(senders={"zigbee": ["zigbee/#", "homeassistant/+/0x1/+/config"]})
+    assert several.judge("zigbee", "homeassistant/light/0x1/l/config", b"{}") is None
+    assert several.judge("zigbee", "homeassistant/light/0x2/l/config", b"{}") is not None
+
+
+def test_other_messages_are_not_judged() -> None:
     for topic in ("homeassistant/status", "home/x/config", "homeassistant/sensor/x/state"):
         assert OURS.judge("boiler", topic, b'{"command_topic": "door/open"}') is None
-    assert OURS.judge("pump", "homeassistant/sensor/pump/t/config", b"") is None
-    assert OURS.judge("pump", "homeassistant/sensor/boiler/t/config", b"") is not None
 
 
 @pytest.mark.parametrize(
