@@ -62,7 +62,7 @@ _WAIT_S = 0.5, 15.0
 _KEYS_S = 10.0
 _PUBLISH_S = 15.0
 # Keys for a site that is no neighbour are sent again: until they are taken, and then now and then.
-_FAR_S = 1.0, 60.0
+_FAR_S = 1.0, 15.0
 _FAR_TAKEN_S = 600.0
 # What the judge keeps is written so often.
 _KEEP_S = 5.0

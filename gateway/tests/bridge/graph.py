@@ -300,7 +300,9 @@ async def hearing(graph: Graph) -> AsyncIterator[Heard]:
                 name: [row["peer"] for row in site.events("peer-blocked")]
                 for name, site in graph.sites.items()
             }
-            pytest.fail(f"{error}: heard {heard.texts}; {blocked}; named {named}; {lines}; {errors}")
+            pytest.fail(
+                f"{error}: heard {heard.texts}; {blocked}; named {named}; {lines}; {errors}"
+            )
 
 
 async def publish(graph: Graph, texts: Iterable[str], **more: Any) -> None:

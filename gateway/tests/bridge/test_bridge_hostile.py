@@ -1,5 +1,6 @@
-"""A hostile neighbour on a real line: a site that is up, whose three neighbours this test speaks. `h`
-is honest, `m` is not, `e` gets what goes on. b1, whose client's token it is about, is behind both.
+"""A hostile neighbour on a real line: a site that is up, whose three neighbours this test speaks.
+`h` is honest, `m` is not, `e` gets what goes on. b1, whose client's token it is about, is behind
+both.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,11 @@ async def asked(site: tuple[Joined, Any], op: str, **fields: Any) -> dict[str, A
     return await asyncio.to_thread(site[0].asked, op, **fields)
 
 
+async def until(site: tuple[Joined, Any], true: Callable[[dict[str, Any]], bool]) -> None:
+    while not true(await asked(site, "show")):  # noqa: ASYNC110 - it is looked for
+        await asyncio.sleep(0.1)
+
+
 async def judged(site: tuple[Joined, Any], by: str) -> tuple[bool, dict[str, Any]]:
     """Whether a message is taken of `by`, and how those are rated who have signed its token."""
     fields = {"from": by, "token": BOILER.id.hex(), "topic": "boiler/1"}
@@ -182,8 +188,7 @@ def test_a_neighbour_neither_strips_signatures_nor_invents_a_way(
                     rates(one.name, 1, b1=8000, mid=7000),
                     announced(here, one.name),
                 )
-            while len((await asked(site, "show"))["edges"]) < 8:
-                await asyncio.sleep(0.1)
+            await until(site, lambda said: len(said["edges"]) == 8)
             # Two have to have signed it. What m leaves out nobody has; what h brings nobody takes.
             await m.says(announced(BOILER, "b1"))
             taken, ratings = await judged(site, "m")
@@ -215,8 +220,7 @@ def test_a_neighbour_neither_strips_signatures_nor_invents_a_way(
 
             # It signs in e's name: this costs it its edges, and nobody else anything.
             await m.says(announced(BOILER, "b1", e=bytes(64)))
-            while (await asked(site, "show"))["blocked"] != ["m"]:
-                await asyncio.sleep(0.1)
+            await until(site, lambda said: said["blocked"] == ["m"])
             assert (await h.hands_over(4))[0] == crossing.OK
             code, why = await m.hands_over(5)
             assert (code, "m is blocked" in why) == (crossing.DROPPED, True)
