@@ -74,7 +74,11 @@ def run(args: argparse.Namespace) -> int:
         )
     who = enrolment.given(args)
     if who is None:
-        raise UsageError("no enrolment", "--enrolment FILE, or one of an --archive")
+        raise UsageError(
+            "an enrolment is required",
+            "--enrolment FILE, or --archive FILE --identity FILE --client NAME",
+            hint="`sealmq client add` writes it",
+        )
     values = {nvs_image.ENROLMENT: who.raw}
     if args.wifi:
         values[nvs_image.WIFI] = enrolment.wifi(args.wifi)

@@ -49,7 +49,7 @@ def test_a_command_runs_by_itself(name: str) -> None:
     ("words", "code", "text"),
     [
         (["fly"], 2, "no such command: fly"),
-        (["build", "-o", "x.board"], 2, "required: --enrolment"),
+        (["build", "-o", "x.board"], 2, "an enrolment is required"),
         (["build", "--enr", "x"], 2, "required"),  # options are not guessed
         (["build", "--enrolment", "/none", "-o", "x.board"], 1, "/none: No such file"),
         (["build", "--enrolment", "/none", "-o", "x"], 2, "ends in .board"),

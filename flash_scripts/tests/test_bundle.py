@@ -125,7 +125,7 @@ def test_an_enrolment_of_a_sealed_archive(tmp_path: Path) -> None:
         (("--archive", cut, "--identity", keys, "--client", "m7"), "does not open"),
         (("--archive", archive, "--identity", keys_open, "--client", "m7"), "others can read it"),
         (("--archive", archive, "--identity", made, "--client", "m7"), "is no identity"),
-        ((), "no enrolment"),
+        ((), "an enrolment is required"),
     ):
         done = build(*words_)
         assert done.returncode in (1, 2)

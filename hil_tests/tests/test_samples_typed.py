@@ -13,6 +13,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pyrage
 import pytest
 
 import sealmq_forks
@@ -251,6 +252,7 @@ def test_day_by_day(tmp_path: Path) -> None:
     (site / "sealmq.toml").write_text(text)
     (tmp_path / "DIR").mkdir()
     (tmp_path / "clients.csv").write_text("name,label\nt2,sensors\nt3,sensors\n")
+    (tmp_path / "factory.pub").write_text(f"{pyrage.x25519.Identity.generate().to_public()}\n")
     try:
         typed(DAILY[:1], tmp_path, **AROUND)
         # One leaves for good, another comes back.

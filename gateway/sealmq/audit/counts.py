@@ -11,7 +11,7 @@ from typing import Any
 
 from sealmq_spec.topics import matches
 
-from .events import EACH_CLIENT, EACH_MINUTE, MORE, Field
+from .events import EACH_CLIENT, EACH_MINUTE, EACH_PEER, MORE, OF_PEERS, Field
 
 MAX_KEYS = 10_000
 MINUTE_MS = 60_000
@@ -21,7 +21,7 @@ FIELDS = {
     "delivered": ("client", "topic", "label"),
     "deliver-denied": ("client", "topic", "rule", "label", "sender"),
     "unenforced": ("client", "topic", "rule", "question"),
-    "folded": ("of", "client", "rule"),
+    "folded": ("of", "client", "rule", "peer"),
 }
 """What a key holds after the event; "" where the event has no such field. One of MORE ends with
 names and values of families' fields.
@@ -52,10 +52,13 @@ class Counts:
         self._counts.update(keys)
         return len(self._counts) >= MAX_KEYS
 
-    def single(self, event: str, client: str) -> bool:
+    def single(self, event: str, client: str, peer: str = "") -> bool:
         """Whether one more record of this event may be written by itself in this minute. What one
         client causes beyond its own bound is not counted against the others. client "": nobody's.
+        peer: who has caused one of OF_PEERS.
         """
+        if event in OF_PEERS:
+            return self._more((event, peer), EACH_PEER)
         if client and not self._more((event, client), EACH_CLIENT):
             return False
         return self._more((event, ""), EACH_MINUTE)

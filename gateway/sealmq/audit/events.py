@@ -111,7 +111,7 @@ EVENTS: Mapping[str, Event] = {
     "delivered": Event(("client", "topic", "label", "count", "minute_ms")),
     "deliver-denied": Event(("client", "topic", "rule", "count", "minute_ms"), ("label", "sender")),
     "unenforced": Event(("client", "topic", "rule", "question", "count", "minute_ms")),
-    "folded": Event(("of", "count", "minute_ms"), ("client", "rule")),
+    "folded": Event(("of", "count", "minute_ms"), ("client", "peer", "rule")),
     # Bridges.
     "bridge-up": Event(("peer",)),
     "bridge-down": Event(("peer", "reason")),
@@ -176,9 +176,24 @@ URGENT = frozenset(
 """What is written with a full disk, too, before what else waits: who was put out, and who withdrew
 what."""
 
+OF_PEERS = frozenset(
+    {
+        "bridge-down",
+        "bridge-dropped",
+        "bridge-up",
+        "peer-blocked",
+        "peer-unblocked",
+        "rating-crossed",
+        "token-refused",
+    }
+)
+"""Of those, what is limited for each peer by itself: the operator has named them all, and what one
+does hides no other's."""
+
 EACH_MINUTE = 600
 EACH_CLIENT = 60
-"""Likewise, of those that name one client."""
+EACH_PEER = 120
+"""Likewise, of those that name one client, or one peer."""
 
 MOST = (1 << 53) - 1
 """Of an integer: every reader of JSON can hold it."""

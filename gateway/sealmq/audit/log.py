@@ -18,7 +18,7 @@ from pathlib import Path
 from sealmq.site.reserve import Reserve
 
 from .counts import Counts, Key, Said
-from .events import LIMITED, NO_MORE, ROLES, URGENT, VERSION, Field, check
+from .events import LIMITED, NO_MORE, OF_PEERS, ROLES, URGENT, VERSION, Field, check
 from .segment import Segment, recover
 
 log = logging.getLogger("sealmq.audit")
@@ -110,8 +110,9 @@ class Audit:
             self._turn(now)
             texts = clean or {}
             client = str(texts.get("client", ""))
-            if event in LIMITED and not self._counts.single(event, client):
-                self._counts.add([("folded", event, client, str(texts.get("rule", "")))])
+            peer = str(texts.get("peer", "")) if event in OF_PEERS else ""
+            if event in LIMITED and not self._counts.single(event, client, peer):
+                self._counts.add([("folded", event, client, str(texts.get("rule", "")), peer)])
                 return
             self._put(event, clean or {}, now)
 

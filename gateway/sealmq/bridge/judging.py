@@ -4,7 +4,7 @@ cross between neighbours alone, as far as labels are exported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sealmq.families import registry
@@ -56,6 +56,9 @@ class Plain:
     def message(self, neighbour: str, token: bytes, topic: str, now_ms: int) -> Ruling:
         return Ruling(True, (), neighbour, RULE, "it is a neighbour's own")
 
+    def issuer(self, neighbour: str, token: bytes) -> str:
+        return neighbour
+
     def naming(self, neighbour: str, token: bytes) -> bool:
         return True
 
@@ -73,10 +76,10 @@ class Plain:
 
     def tick(self, now_ms: int) -> None: ...
 
-    def rows(self, now_ms: int) -> Iterable[bytes]:
+    def changes(self) -> Sequence[tuple[bytes, bytes | None]]:
         return ()
 
-    def restore(self, rows: Iterable[bytes], now_ms: int) -> None: ...
+    def restore(self, rows: Iterable[tuple[bytes, bytes]], now_ms: int) -> None: ...
 
     def ask(self, op: str, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
         raise BadQuestion("no policy family of this site judges between sites")

@@ -26,7 +26,7 @@ from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused, Refused
 from sealmq.client.values import Message as Delivered
 from sealmq.client.values import News
-from sealmq.families.api import FamilyError
+from sealmq.families.api import FamilyConfigError, FamilyError
 from sealmq.families.between import Judge
 from sealmq.families.between import Neighbour as Known
 from sealmq.families.signatures import sign
@@ -62,12 +62,14 @@ _WAIT_S = 0.5, 15.0
 _KEYS_S = 10.0
 _PUBLISH_S = 15.0
 # Keys for a site that is no neighbour are sent again: until they are taken, and then now and then.
-_FAR_S = 1.0, 60.0
+_FAR_S = 1.0, 15.0
 _FAR_TAKEN_S = 600.0
 # What the judge keeps is written so often.
 _KEEP_S = 5.0
 
-_HEALS = KgError, ClientError, SealError, LineLost, SiteError, FamilyError, OSError
+_HEALS = (
+    KgError, ClientError, SealError, LineLost, SiteError, FamilyError, FamilyConfigError, OSError,
+)  # fmt: skip
 
 
 class Changed(Exception):
@@ -138,7 +140,7 @@ class Bridge:
             for client in (*self._out.values(), *self._in.values()):
                 with contextlib.suppress(ClientError, SealError):
                     await client.disconnect()
-            self.spool.put_judged(self.judge.rows(now_ms()))
+            self.spool.put_judged(self.judge.changes())
             self.spool.close()
 
     def _begin(self) -> None:
@@ -429,7 +431,7 @@ class Bridge:
             self._news()
             if time.monotonic() - kept > _KEEP_S:
                 kept = time.monotonic()
-                self.spool.put_judged(self.judge.rows(now_ms()))
+                self.spool.put_judged(self.judge.changes())
             self._write()
             await asyncio.sleep(_POLL_S)
 

@@ -9,7 +9,7 @@ boot, salt) tells what was here before, by whichever neighbour, also after a res
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS came (
     WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS came_used ON came (used);
 CREATE TABLE IF NOT EXISTS certificate (peer TEXT PRIMARY KEY, der BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS judged (record BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS known (key BLOB PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 """
 _COLUMNS = "site, number, label, hops, token, topic, flags, m1"
 
@@ -227,19 +227,24 @@ class Spool:
         """In the place of what was there."""
         self._db.execute("INSERT OR REPLACE INTO certificate VALUES (?, ?)", (peer, der))
 
-    def judged(self) -> list[bytes]:
-        """What the judge keeps."""
-        return [row[0] for row in self._db.execute("SELECT record FROM judged")]
+    def judged(self) -> list[tuple[bytes, bytes]]:
+        """What the judge keeps: keys and records."""
+        return list(self._db.execute("SELECT key, record FROM known"))
 
-    def put_judged(self, records: Iterable[bytes]) -> None:
-        """All of it, in the place of what was there; only what differs is written."""
-        held, now = set(self.judged()), set(records)
-        if held == now:
+    def put_judged(self, changes: Collection[tuple[bytes, bytes | None]]) -> None:
+        """Records in the place of what their keys had; None: nothing. On disk when this returns."""
+        if not changes:
             return
-        gone, new = [(one,) for one in held - now], [(one,) for one in now - held]
         with _whole(self._db):
-            self._db.executemany("DELETE FROM judged WHERE record = ?", gone)
-            self._db.executemany("INSERT INTO judged VALUES (?)", new)
+            for key, record in changes:
+                if record is None:
+                    self._db.execute("DELETE FROM known WHERE key = ?", (key,))
+                else:
+                    self._db.execute(
+                        "INSERT INTO known VALUES (?1, ?2) ON CONFLICT (key) "
+                        "DO UPDATE SET record = ?2 WHERE record <> ?2",
+                        (key, record),
+                    )
 
 
 _ALL = (1 << WIDTH) - 1

@@ -28,7 +28,6 @@ from .spool import Message, Spool
 log = logging.getLogger("sealmq.bridge")
 
 _HANDED = 4096
-_KEPT = 65_536
 # A line that has just begun: records of other lines come with it.
 _SETTLE_S = 10.0
 
@@ -62,6 +61,22 @@ class Handed:
             self._last.popitem(last=False)
 
 
+COUNTED = frozenset(
+    {
+        "hops",
+        "it does not leave",
+        "it is no neighbour any more",
+        "it may not have it any more",
+        "late",
+        "loop",
+        "not exported",
+        "replay",
+        "the line was away for too long",
+    }
+)
+THERE, REFUSED = "refused there", "refused here"
+"""Under which messages that are given up are counted."""
+
 Deliver = Callable[[Import, Crossing], Awaitable[None]]
 """Publishes it below @PEER/. SealError: it will never be taken."""
 
@@ -90,7 +105,6 @@ class Traffic:
         self.names: Mapping[int, str] = {}
         """Own clients that publish under exported labels."""
         self.dropped: dict[str, Counter[str]] = {}
-        self._kept: set[bytes] = set()
         self._left: dict[str, Handed] = {}
         self._coming: dict[tuple[bytes, int], asyncio.Event] = {}
 
@@ -126,11 +140,7 @@ class Traffic:
 
     def _put(self, one: Message, to: tuple[str, ...]) -> None:
         """On disk when this returns, its token as well."""
-        if one.token not in self._kept:
-            self._spool.put_judged(self._judge.rows(now_ms()))
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            self._kept.add(one.token)
+        self._spool.put_judged(self._judge.changes())
         self._spool.put(one, to)
         self._told(to)
 
@@ -150,10 +160,13 @@ class Traffic:
             said = head(one.m1)
         except SealError as error:
             return self._refused(neighbour, one, str(error))
-        which = one.site + said.origin, said.ctr
-        if which in handed:
+        sent = one.site + said.origin, said.ctr
+        if sent in handed:
             self._judge.observe(neighbour, "replay", now_ms())
             return self._refused(neighbour, one, "replay: it has handed this over before")
+        # Whoever calls a message another site's uses up none of that site's numbers.
+        issuer = await self._issuer(neighbour, handed, one)
+        which = one.site + issuer.encode() + said.origin, said.ctr
         while (coming := self._coming.get(which)) is not None:
             await coming.wait()  # twice at once: the second waits for what becomes of the first
         seen = self._spool.look(*which)
@@ -168,8 +181,16 @@ class Traffic:
                 done.set()
             if why:
                 return self._refused(neighbour, one, why)
-        handed.add(which)
+        handed.add(sent)
         return crossing.OK, ""
+
+    async def _issuer(self, neighbour: str, handed: Handed, one: Crossing) -> str:
+        """Of its token; "": it is not known, also once the line's records should be here."""
+        while not (issuer := self._judge.issuer(neighbour, one.token)):
+            if time.monotonic() - handed.begun >= _SETTLE_S:
+                break
+            await asyncio.sleep(0.2)
+        return issuer
 
     async def _new(
         self, neighbour: str, handed: Handed, one: Crossing, which: tuple[bytes, int]
@@ -237,8 +258,10 @@ class Traffic:
         self.drop(neighbour, topic, why, one.label)
 
     def drop(self, neighbour: str, topic: str, why: str, label: str = "") -> None:
-        """Name it."""
-        self.dropped.setdefault(neighbour, Counter())[why.partition(":")[0][:60]] += 1
+        """Name it; it is counted under a word of this site's own."""
+        word = why.partition(":")[0]
+        held = self.dropped.setdefault(neighbour, Counter())
+        held[word if word in COUNTED else THERE if word == neighbour else REFUSED] += 1
         self._audit("bridge-dropped", peer=neighbour, topic=topic, label=label, reason=why)
 
 

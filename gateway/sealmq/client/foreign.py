@@ -15,8 +15,9 @@ from .seal import command_body
 if TYPE_CHECKING:
     from sealmq_spec.reader import Tails
 
-_MOST, _EVERY_MS = 10, 60_000
-"""So many complaints in so many ms."""
+_MOST, _EVERY_MS = 5, 60_000
+"""So many complaints in so many ms: fewer than a site takes of a client for long (GATEWAY.md G11),
+so that its application has a word left, too."""
 
 
 class Reader(_Reader):

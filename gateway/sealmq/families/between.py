@@ -92,6 +92,9 @@ class Judge(Protocol):
     def message(self, neighbour: str, token: bytes, topic: str, now_ms: int) -> Ruling:
         """A neighbour hands a message over. topic: at its own site. Uses nothing up."""
 
+    def issuer(self, neighbour: str, token: bytes) -> str:
+        """The site whose message one under this token is; "": nobody knows yet."""
+
     def naming(self, neighbour: str, token: bytes) -> bool:
         """A message that names the token is about to go to a neighbour, which is told the token
         first, by `pending`. False: it may not have it any more."""
@@ -115,11 +118,12 @@ class Judge(Protocol):
     def tick(self, now_ms: int) -> None:
         """Every second or so."""
 
-    def rows(self, now_ms: int) -> Iterable[bytes]:
-        """What has to survive a restart."""
+    def changes(self) -> Sequence[tuple[bytes, bytes | None]]:
+        """What has to survive a restart, as far as it has changed since this was last asked: keys,
+        and each one's record, None: it has none any more."""
 
-    def restore(self, rows: Iterable[bytes], now_ms: int) -> None:
-        """After the first `configure`."""
+    def restore(self, rows: Iterable[tuple[bytes, bytes]], now_ms: int) -> None:
+        """Keys and records, after the first `configure`."""
 
     def ask(self, op: str, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
         """A question that came over the bridge's socket. BadQuestion."""

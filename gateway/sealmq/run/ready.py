@@ -93,9 +93,11 @@ def write(layout: Layout, ready: Ready, **more: Any) -> None:
 
 def forget(layout: Layout, role: str) -> None:
     """The role has ended."""
-    # Whatever stands there: the folder is the role's.
-    with contextlib.suppress(OSError):
-        layout.ready(role).unlink()
+    path = layout.ready(role)
+    # Whatever stands there: the folder is the role's. One that was killed as it wrote left a draft.
+    for left in (path, *path.parent.glob(f".{path.name}.*")):
+        with contextlib.suppress(OSError):
+            left.unlink()
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

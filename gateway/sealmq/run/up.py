@@ -184,7 +184,8 @@ def summary(site: _Site, broker: Chosen) -> list[str]:
     layout, config = site.layout, site.config
     at = {role: told.address for role in ROLES if (told := read(layout, role)) is not None}
     if site.identities:
-        who = "separate: " + ", ".join(i.name for i in site.identities.values())
+        found = [*site.identities.values(), *([site.bridge] if site.bridge else [])]
+        who = "separate: " + ", ".join(one.name for one in found)
     else:
         who = "shared user: the processes are not protected from one another"
         if os.geteuid() != 0:

@@ -21,6 +21,8 @@ from .model import BOTTOM, BUILT_IN, SUITES, Client, Label, Peer
 
 _KEYS = ("fingerprint", "address", "listen", "far", "give", "export", "import")
 MOST_GIVEN = 64
+# A neighbour's token has at most 4 KiB, with both sites' names.
+MOST_GIVEN_BYTES = 3800
 _HEX = frozenset("0123456789abcdef")
 MOST_PEERS = 32
 # Of client names there is room for so much beside the peer's.
@@ -103,6 +105,13 @@ def _given(row: Mapping[str, Any], key: str, far: bool) -> tuple[str, ...] | Non
     found = _once(values.names(row, key, ()), key)
     if len(found) > MOST_GIVEN:
         raise ConfigError(f"{len(found)} filters, at most {MOST_GIVEN} go", key=key)
+    size = sum(len(filt.encode("utf-8", "replace")) + 2 for filt in found)
+    if size > MOST_GIVEN_BYTES:
+        raise ConfigError(
+            f"filters of {size} bytes together, at most {MOST_GIVEN_BYTES} go, 2 beside each",
+            "fewer and wider ones: #, @SITE/#",
+            key=key,
+        )
     for filt in found:
         try:
             check_filter(filt)

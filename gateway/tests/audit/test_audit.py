@@ -341,6 +341,23 @@ def test_a_flood_of_one_client_leaves_the_others_their_records(
     }
 
 
+def test_a_flood_of_one_peer_leaves_the_other_peers_their_records(
+    audit: Audit, tmp_path: Path, clock: Clock
+) -> None:
+    clock.now = start = clock.now // MINUTE * MINUTE
+    dropped = {"topic": "@west/t", "reason": "its token is not known"}
+    for _ in range(2 * table.EACH_MINUTE):
+        audit.write("bridge-dropped", peer="north", **dropped)
+    audit.write("bridge-dropped", peer="south", **dropped)
+    audit.close()
+    lines = [line for line in read(tmp_path) if line["event"] == "bridge-dropped"]
+    assert [line["peer"] for line in lines] == ["north"] * table.EACH_PEER + ["south"]
+    [folded] = [line for line in short(read(tmp_path)) if line["event"] == "folded"]
+    count = 2 * table.EACH_MINUTE - table.EACH_PEER
+    of = {"event": "folded", "of": "bridge-dropped", "peer": "north"}
+    assert folded == {**of, "count": count, "minute_ms": start}
+
+
 @pytest.mark.parametrize(
     ("event", "fields"),
     [

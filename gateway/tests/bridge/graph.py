@@ -289,14 +289,20 @@ async def hearing(graph: Graph) -> AsyncIterator[Heard]:
         heard = Heard(reader)
         try:
             yield heard
-        except TimeoutError:
+        except (TimeoutError, AssertionError) as error:
             rows = [r for s in graph.sites.values() for r in s.events("bridge-dropped")]
             named = [(row["peer"], row["topic"], row["reason"]) for row in rows]
             lines = {name: site.lines() for name, site in graph.sites.items()}
             errors = {
                 name: site.ups[-1].err.read_text()[-800:] for name, site in graph.sites.items()
             }
-            pytest.fail(f"heard {heard.texts}; named {named}; {lines}; {errors}")
+            blocked = {
+                name: [row["peer"] for row in site.events("peer-blocked")]
+                for name, site in graph.sites.items()
+            }
+            pytest.fail(
+                f"{error}: heard {heard.texts}; {blocked}; named {named}; {lines}; {errors}"
+            )
 
 
 async def publish(graph: Graph, texts: Iterable[str], **more: Any) -> None:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bridge.crossing_world import m1
 from bridge.test_bridge_parts import own
-from sealmq.bridge import far
+from sealmq.bridge import crossing, far, neighbour, process
 from sealmq.bridge.crossing import HOPS
 from sealmq.bridge.far import Relay
 from sealmq.bridge.line import FAR, MESSAGE, RECORD, LineLost
 from sealmq.bridge.neighbour import BURST, EACH, INFLIGHT, RATE, Budget, Neighbour
+from sealmq.bridge.spool import Message, Spool
 from sealmq.bridge.traffic import Handed
+from sealmq.families.api import FamilyConfigError
+from sealmq.kglink import KgUnavailable
 from sealmq.site.model import Peer
 from sealmq_spec.errors import Malformed, SealError, Unauthentic
 
@@ -142,10 +149,10 @@ class Host:
 def read(*frames: tuple[int, bytes]) -> tuple[Host, str]:
     async def scene() -> tuple[Host, str]:
         host, line = Host(), Line(*frames)
-        neighbour = Neighbour(host, Peer("b1", "ab" * 32))  # type: ignore[arg-type]
-        neighbour._reads = Budget(1e-9, 2 * BURST, 0)
+        one = Neighbour(host, Peer("b1", "ab" * 32))  # type: ignore[arg-type]
+        one._reads = {kind: Budget(1e-9, 2 * BURST, 0) for kind in (RECORD, FAR)}
         with pytest.raises(LineLost) as lost:
-            await neighbour._read(line)  # type: ignore[arg-type]
+            await one._read(line)  # type: ignore[arg-type]
         return host, str(lost.value)
 
     return asyncio.run(scene())
@@ -157,8 +164,9 @@ def test_a_flood_of_records_is_not_read_and_is_charged() -> None:
     assert host.observed == ["rate"] * (200 - host.records)
 
 
-def test_packets_have_the_same_budget_and_those_that_are_none_are_charged() -> None:
-    host, _ = read(*[(FAR, bytes(16 << 10))] * 200)
+def test_packets_have_a_budget_of_their_own_and_those_that_are_none_are_charged() -> None:
+    host, _ = read(*[(FAR, bytes(16 << 10))] * 200, *[(RECORD, b"r")] * 9)
+    assert host.records == 9, "a flood of packets, which may be another site's, takes no records"
     assert host.packets == 2 * BURST // ((16 << 10) + EACH)
     assert host.observed.count("bad-token") == host.packets
     assert host.observed.count("rate") == 200 - host.packets
@@ -174,3 +182,81 @@ def test_messages_beyond_those_that_are_unanswered_end_the_line() -> None:
     _, why = read(*[(MESSAGE, body)] * (INFLIGHT + 1))
     assert f"more than {INFLIGHT}" in why
     assert read(*[(MESSAGE, body)] * INFLIGHT)[1] == "silent"
+
+
+def test_an_error_in_the_line_of_who_listens_ends_its_run_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Calls:
+        """One, and no other ever."""
+
+        def __init__(self, *said: Any) -> None:
+            self.lines = [Line()]
+
+        @asynccontextmanager
+        async def serving(self) -> AsyncIterator[Calls]:
+            yield self
+
+        async def next(self) -> Line:
+            return self.lines.pop() if self.lines else await asyncio.Future()
+
+    async def serve(self: Neighbour, line: Line) -> None:
+        raise KgUnavailable("it is gone")
+
+    monkeypatch.setattr(neighbour, "Listener", Calls)
+    monkeypatch.setattr(Neighbour, "_serve", serve)
+    monkeypatch.setattr(Host, "own", None, raising=False)
+    monkeypatch.setattr(Host, "say", lambda *said: None, raising=False)
+    one = Neighbour(Host(), Peer("b1", "ab" * 32, listen=("127.0.0.1", 1)))  # type: ignore[arg-type]
+
+    async def scene() -> None:
+        async with asyncio.timeout(30):
+            await one.run()
+
+    with pytest.raises(KgUnavailable):
+        asyncio.run(scene())
+
+
+def test_what_a_kill_has_left_in_the_spool_twice_goes_out_once_on_a_line(tmp_path: Path) -> None:
+    """It was killed between spooling a message and keeping that it had come, and got it again: the
+    neighbour would take the second copy for a replay, and block it."""
+    host, line = Host(), Line()
+    spool = Spool(tmp_path / "s.db", lambda *gone: None)
+    twice = Message(B1[1].site, 16, "", 2, bytes(8), "boiler/1", 2, m1())
+    for copy in (twice, twice, twice._replace(m1=m1(ctr=4))):
+        spool.put(copy, ("b1",))
+    given: dict[str, Any] = {
+        "spool": spool,
+        "still_goes": lambda *said: True,
+        "pending": lambda *said: [],
+    }
+    for name, what in given.items():
+        setattr(host, name, what)
+
+    async def scene() -> None:
+        one = Neighbour(host, Peer("b1", "ab" * 32))  # type: ignore[arg-type]
+        one._ours.set()
+        for waiting in spool.after("b1", 0, 9):
+            await one._one(line, waiting)  # type: ignore[arg-type]
+
+    asyncio.run(scene())
+    sent = [crossing.unpack(body).m1 for kind, body in line.sent if kind == MESSAGE]
+    assert sent == [m1(), m1(ctr=4)]
+    assert spool.count("b1") == 2
+
+
+def test_what_a_family_cannot_take_ends_no_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Done(Exception):
+        """It has tried again."""
+
+    tries: list[Exception] = [Done(), FamilyConfigError("sign", "0.9 is above 0.5", "lower it")]
+
+    async def once(*given: Any) -> None:
+        raise tries.pop()
+
+    for name, what in (("_once", once), ("_WAIT_S", (0.0, 0.0)), ("_peers", lambda layout: []),
+                       ("write_told", lambda *said: None)):  # fmt: skip
+        monkeypatch.setattr(process, name, what)
+    given: Any = None
+    with pytest.raises(Done):
+        asyncio.run(process._again(given, given, given))

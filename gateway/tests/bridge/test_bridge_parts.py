@@ -217,12 +217,15 @@ def test_what_has_come_is_known_after_a_restart_and_what_was_refused_is_not(
     assert [spool.look(a, n) for n in (4, 5, 6, 4 + WIDTH)] == [OLD, SEEN, NEW, SEEN]
 
 
-def test_what_the_judge_keeps_is_what_it_said_last(tmp_path: Path) -> None:
+def test_what_the_judge_keeps_is_what_it_said_last_and_no_more_is_written(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "s.db", lambda *gone: None)
-    spool.put_judged([b"a", b"b"])
-    spool.put_judged([b"b", b"c"])
+    spool.put_judged([(b"%d" % n, b"a") for n in range(100)])
+    written = spool._db.total_changes
+    spool.put_judged([(b"0", None), (b"1", b"b"), (b"2", b"a"), (b"100", b"a")])
+    assert spool._db.total_changes - written == 3
     spool.close()
-    assert sorted(Spool(tmp_path / "s.db", lambda *gone: None).judged()) == [b"b", b"c"]
+    kept = dict(Spool(tmp_path / "s.db", lambda *gone: None).judged())
+    assert kept == {b"%d" % n: b"b" if n == 1 else b"a" for n in range(1, 101)}
 
 
 # --- the line ---

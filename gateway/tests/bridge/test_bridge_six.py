@@ -114,5 +114,7 @@ def test_a_site_that_turns_bad_is_blocked_and_routed_around(six: Graph) -> None:
             assert len(arrived(heard, after)) == len(after), "by b3 and b5"
 
     asyncio.run(scene())
-    assert "b4" in {row["peer"] for row in six.sites["b6"].events("peer-blocked")}
+    said = {name: site.events("peer-blocked") for name, site in six.sites.items()}
+    assert "b4" in {row["peer"] for row in said["b6"]}
+    assert {row["peer"] for rows in said.values() for row in rows} == {"b4"}, "no honest one"
     assert any("replay" in row["reason"] for row in six.sites["b6"].events("bridge-dropped"))

@@ -23,13 +23,20 @@ from bridge.crossing_world import (
 )
 from sealmq.bridge.crossing import DROPPED, HOPS, OK, Crossing
 from sealmq.bridge.judging import Plain
-from sealmq.bridge.traffic import Import
+from sealmq.bridge.traffic import COUNTED, REFUSED, THERE, Import
 from sealmq.client.errors import refusal
 from sealmq.families.between import Neighbour
 from sealmq.families.trust.example import PAPER
+from sealmq.families.trust.tokens import MOST_TOKEN_BYTES, Token
 from sealmq.feedback import Said, Told, message_id
+from sealmq.site.check import parse
+from sealmq.site.errors import ConfigError
+from sealmq.site.peers import MOST_GIVEN_BYTES
 from sealmq_spec.errors import Denied
 
+GIVES = '[site]\nname = "b2"\nid = "00000002"\n[policy]\norder = ["labels"]\n' + (
+    f'[peers.b3]\nfingerprint = "{"ab" * 32}"\nlisten = "127.0.0.1:9"\ngive = [%s]\n'
+)
 HOME, AWAY = b"\0\0\0\1", b"\0\0\0\2"
 
 
@@ -228,10 +235,89 @@ def test_a_site_that_is_started_again_knows_its_tokens_and_who_has_signed(
 ) -> None:
     row.publish(3)
     token = row.token()
-    kept = list(row["b1"].judge.rows(now()))
+    row["b1"].spool.put_judged(row["b1"].judge.changes())
+    kept = row["b1"].spool.judged()
     (tmp_path / "new").mkdir()
     fresh = Site("b1", tmp_path / "new")
     fresh.judge.configure(policy("b1"), {}, {}, now())
     fresh.judge.restore(kept, now())
     [found] = [r for r in fresh.judge.ask("show", {}, now())["tokens"] if r["client"] == "boiler"]
     assert bytes.fromhex(found["id"]) == token, "no new one, which everybody would have to sign"
+
+
+def test_a_message_that_is_called_another_site_s_uses_up_none_of_that_site_s(
+    tmp_path: Path,
+) -> None:
+    """b2 hands on, under a token of its own, what it calls b1's; b3 does not know b1's certificate,
+    and hands that on as well."""
+    world = World(tmp_path, [*ROW, ("b3", "b4")], "b4")
+    world["b3"].traffic.sites = {}
+    b2 = world["b2"].judge
+    own = '[families.trust.tokens.boiler]\npublish = ["boiler/#"]\n'
+    b2.configure(
+        policy("b2", own), {n: Neighbour(public(n), GIVE) for n in ("b1", "b3")}, {}, now()
+    )
+    tokens = b2.ask("show", {}, now())["tokens"]
+    [mine] = [
+        bytes.fromhex(r["id"]) for r in tokens if (r["issuer"], r["client"]) == ("b2", "boiler")
+    ]
+    assert b2.naming("b3", mine)
+    world.records()
+    stolen = Crossing(9, 2, 1, site_of("b1"), LABEL, mine, "boiler/1", m1(8))
+    assert world["b3"].take("b2", stolen) == [(OK, "")]
+    world["b3"].handed.clear()
+    world.publish(8)
+    assert [m for _, m, _ in world["b4"].delivered] == [m1(8)]
+    assert "its label of b1" in world["b4"].named()[0]
+
+
+def test_what_is_given_up_is_counted_under_words_of_this_site_s_own(row: World) -> None:
+    row.publish(3)
+    sent = Crossing(9, 2, 1, site_of("b1"), LABEL, row.token(), "boiler/1", m1(4))
+    b2 = row["b2"]
+    for n in range(99):
+        b2.take("b1", sent._replace(topic=f"boiler/+{n}", seq=n))
+        b2.take("b1", sent._replace(token=n.to_bytes(8, "big"), m1=m1(5 + n)))
+        b2.traffic.drop("b1", "t", f"b1: {n} is what it says")
+    assert set(b2.traffic.dropped["b1"]) <= {*COUNTED, THERE, REFUSED}
+    assert sum(b2.traffic.dropped["b1"].values()) == 3 * 99
+
+
+def test_a_neighbour_that_is_given_too_much_is_none_and_ends_nothing_else(row: World) -> None:
+    long = tuple(f"{n:02}/" + "f" * 70 for n in range(64))
+    b2 = row["b2"]
+    given = {"b1": Neighbour(public("b1"), GIVE), "b3": Neighbour(public("b3"), long)}
+    for _ in range(2):
+        b2.judge.configure(policy("b2"), given, {}, now())
+    [said, _] = b2.events("token-refused")
+    assert (said["peer"], "4096 bytes" in said["reason"]) == ("b3", True)
+    b2.judge.joined("b3", now())
+    assert b2.judge.pending("b3") == []
+    assert not b2.judge.message("b3", row.token(), "boiler/1", now()).accept
+    b2.judge.configure(policy("b2"), {**given, "b3": Neighbour(public("b3"), GIVE)}, {}, now())
+    b2.judge.joined("b3", now())
+    row.records()
+    row.publish(3)
+    assert len(row["b3"].delivered) == 1
+    size = sum(len(filt) + 2 for filt in long)
+    with pytest.raises(ConfigError, match=f"filters of {size} bytes"):
+        parse(GIVES % ", ".join(f'"{filt}"' for filt in long))
+    most = tuple(f"{n:02}/{'f' * 54}" for n in range(64))
+    assert sum(len(filt) + 2 for filt in most) <= MOST_GIVEN_BYTES
+    parse(GIVES % ", ".join(f'"{filt}"' for filt in most))
+    assert len(Token("n" * 64, "@" + "n" * 64, (), most, 1, 2).raw) <= MOST_TOKEN_BYTES
+
+
+def test_a_new_token_writes_itself_and_not_all_that_are_known(row: World) -> None:
+    judge, spool = row["b2"].judge, row["b2"].spool
+    row.publish(3)
+    written = spool._db.total_changes
+    row.publish(4)
+    assert spool._db.total_changes - written <= 3, "the message, and for whom; no record"
+    assert judge.changes() == []
+    own = '[families.trust.tokens.thief]\npublish = ["boiler/#"]\n'
+    known, far = {"b2": Neighbour(public("b2"), GIVE)}, {"b3": public("b3")}
+    row["b1"].judge.configure(policy("b1", own), known, far, now())
+    row.publish(5, sender=6)
+    assert len(spool.judged()) > 4
+    assert spool._db.total_changes - written <= 8, "one token more"

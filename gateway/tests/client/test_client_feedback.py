@@ -12,7 +12,10 @@ from client_peer import OTHER, WRITER, Peer, client_of, now_ms, play, until
 from sealmq import feedback
 from sealmq.aead import make
 from sealmq.client import Client
+from sealmq.client.foreign import Complaints
+from sealmq.families.pace import Pace
 from sealmq.families.trust.cli import assess
+from sealmq.families.trust.family import FEEDBACK, FEEDBACK_MS
 from sealmq_spec.const import M1_HEAD
 from sealmq_spec.envelope import nonce_m1, put_m1, tail_m1
 from sealmq_spec.errors import Denied, Malformed, RateLimited
@@ -67,9 +70,20 @@ def test_a_message_that_a_site_on_its_way_has_changed_is_complained_of() -> None
                 peer.link.deliver(HERE, foreign(peer, ctr, good=False)[0])
             await settled(client, 40)
             await client.command("heard", b"last")
-            assert [name for name, _ in peer.commands].count(feedback.NAME) == 10
+            assert [name for name, _ in peer.commands].count(feedback.NAME) == 5
 
     play(story)
+
+
+def test_a_client_complains_no_faster_than_its_site_takes_it_for_long() -> None:
+    complaints, pace = Complaints(), Pace(FEEDBACK, FEEDBACK_MS)
+    said = 0
+    for mono in range(0, 2 * 3_600_000, 1000):
+        if complaints.about(HERE, bytes(16), mono):
+            said += 1
+            assert pace.take("c", mono) == 0
+    assert said > 500
+    assert not any(pace.take("c", 2 * 3_600_000) for _ in range(20)), "its application has some"
 
 
 def test_where_a_site_takes_no_feedback_the_client_is_silent_from_then_on() -> None:

@@ -4,7 +4,7 @@ events in the audit log, and its answers to `sealmq trust`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sealmq.feedback import Told
@@ -55,17 +55,32 @@ class Between:
         self._x.judge_by(said.rules, said.weights)
         for name in self._neighbours.keys() - neighbours.keys():
             self._x.remove(name, now_ms)
+        enrolled: dict[str, Neighbour] = {}
         for name, one in neighbours.items():
-            if self._neighbours.get(name) != one:
-                self._x.enrol(name, one.public, one.give, now_ms)
+            if self._neighbours.get(name) != one and not self._enrol(name, one, now_ms):
+                continue
+            enrolled[name] = one
         for name in self._far.keys() | far.keys():
             if self._far.get(name) != far.get(name):
                 self._x.pin(name, far.get(name), now_ms)
-        self._neighbours, self._far = dict(neighbours), dict(far)
+        self._neighbours, self._far = enrolled, dict(far)
         gone = self._tokens.keys() - said.tokens.keys()
         self._tokens = {**{name: LocalToken() for name in gone}, **said.tokens}
         if self._restored:
             self._grant(now_ms)
+
+    def _enrol(self, name: str, one: Neighbour, now_ms: int) -> bool:
+        """Whether it is a neighbour now: what cannot be judged is none, and ends nothing else."""
+        try:
+            self._x.enrol(name, one.public, one.give, now_ms)
+        except BadRecord as error:
+            if name in self._neighbours:
+                self._x.remove(name, now_ms)
+            self._say(
+                "token-refused", peer=name, rule=error.rule, reason=f"what it is given: {error}"
+            )
+            return False
+        return True
 
     def _grant(self, now_ms: int) -> None:
         """New ones where they say something else, or half of their time is over."""
@@ -82,13 +97,13 @@ class Between:
                 self._say("token-refused", peer=NEIGHBOUR + self._me, rule=error.rule,
                           reason=f"{client}: {error}")  # fmt: skip
 
-    def rows(self, now_ms: int) -> Iterable[bytes]:
-        return self._x.rows(now_ms)
+    def changes(self) -> Sequence[tuple[bytes, bytes | None]]:
+        return self._x.changes()
 
-    def restore(self, rows: Iterable[bytes], now_ms: int) -> None:
+    def restore(self, rows: Iterable[tuple[bytes, bytes]], now_ms: int) -> None:
         # Who vouches for keys comes before what is signed by them.
-        for row in sorted(rows, key=lambda row: b"introduc" not in row[:32]):
-            self._x.restore(row, now_ms)
+        for key, record in sorted(rows, key=lambda row: b"introduc" not in row[1][:32]):
+            self._x.restore(key, record, now_ms)
         for known in self._x.all_known():
             token = known.token
             if token.issuer == self._me and not token.client.startswith(NEIGHBOUR):
@@ -124,6 +139,9 @@ class Between:
         accept = found.accept and bool(issuer)
         heals = found.rule in _HEALS
         return Ruling(accept, found.to, issuer, found.rule, found.reason, heals)
+
+    def issuer(self, neighbour: str, token: bytes) -> str:
+        return self._x.issuer(token)
 
     def naming(self, neighbour: str, token: bytes) -> bool:
         return self._x.naming(neighbour, token)

@@ -22,6 +22,8 @@ from .sites import FORGED as INTRODUCTION_FORGED
 from .sites import INTRODUCED, Introduction, Sites, read_introduction, signed_introduction
 from .tokens import (
     ANNOUNCED,
+    CLASH,
+    MOST_SIGNERS,
     NEIGHBOUR,
     Known,
     Token,
@@ -35,11 +37,15 @@ from .wire import MALFORMED, BadRecord, malformed, name, number, opened, pack, u
 
 EVIDENCE = b"sealmq-evidence-1"
 CHANNEL = b"sealmq-evidence-of-issuer-1"
+BROUGHT = b"sealmq-token-brought-1"
 PERIOD_MS = 60_000
 """How often ratings are computed anew."""
 VALID_MS = 60 * PERIOD_MS
 """How long what a site says of others counts, which clocks that differ shorten."""
 MOST_DECISIONS = 16_384
+REMIND_MS = 10 * PERIOD_MS
+"""A neighbour that hears of a token again was told it again after so long: it may not have taken
+it, for want of a key or of room."""
 NEIGHBOUR_TOKEN_MS = 10 * 365 * 86_400_000
 OBSERVED = ("bad-token", "outside", "rate", "replay")
 
@@ -56,6 +62,7 @@ CLOSED = "trust.message.closed"
 NO_TOKEN = "trust.message.no-token"  # noqa: S105 - a rule's id
 SENT = "trust.message.sent"
 
+_TOKEN, _SITE, _RATED = b"t", b"i", b"e"
 _CHARGED = frozenset({MALFORMED, TOKEN_FORGED, RATINGS_FORGED, INTRODUCTION_FORGED})
 
 
@@ -113,8 +120,11 @@ class Exchange:
         self._serial = 0
         # What each neighbour has still to be told, by kind and name; the newest of it is sent.
         self._pending: dict[str, dict[tuple[bytes, str | bytes], None]] = {}
-        # S of the tokens that a neighbour was told, as it was.
-        self._announced: dict[str, dict[bytes, frozenset[str]]] = {}
+        # S of the tokens that a neighbour was told, as it was, and when.
+        self._announced: dict[str, dict[bytes, tuple[frozenset[str], int]]] = {}
+        self._now_ms = 0
+        # Keys of `changes` that are on disk from before a restart: what was left out goes there.
+        self._restored: set[bytes] = set()
         self._introductions: dict[str, Introduction] = {}
         self._decisions: dict[tuple[str, bytes, str], Decision] = {}
         self._graph: Edges | None = None
@@ -132,15 +142,17 @@ class Exchange:
         """A neighbour, and F_s of the token ⟨me, @neighbour, S, ∅, F_s⟩ that it gets: what of this
         site's it may have, own topics as they are, others' as @SITE/TOPIC. BadRecord.
         """
-        before = self._sites.key(neighbour)
+        before, until = self._sites.key(neighbour), now_ms + NEIGHBOUR_TOKEN_MS
+        made = Token(
+            self.me, NEIGHBOUR + neighbour, (), tuple(sorted(set(subscribe))), now_ms, until
+        )  # what is none enrols nobody
         self._sites.enrol(neighbour, public)
         self._ratings.add(neighbour, now_ms)
         self._pending.setdefault(neighbour, {})
         self._announced.setdefault(neighbour, {})
         if before != public:
             self._key_changed(neighbour, now_ms)
-        until = now_ms + NEIGHBOUR_TOKEN_MS
-        self.grant(NEIGHBOUR + neighbour, (), subscribe, now_ms, until, now_ms)
+        self.grant(made.client, (), made.subscribe, now_ms, until, now_ms)
         self._due_ms = 0
 
     def remove(self, neighbour: str, now_ms: int) -> None:
@@ -177,7 +189,9 @@ class Exchange:
 
     def pending(self, neighbour: str) -> list[bytes]:
         """Records that it has to be sent, in this order; they are not given again."""
-        told, self._pending[neighbour] = self._pending.get(neighbour, {}), {}
+        if not (told := self._pending.get(neighbour)):
+            return []
+        self._pending[neighbour] = {}
         return [record for kind, what in told if (record := self._record(kind, what)) is not None]
 
     def _record(self, kind: bytes, what: str | bytes) -> bytes | None:
@@ -198,10 +212,11 @@ class Exchange:
                 self._tell(neighbour, kind, what)
 
     def _announce(self, known: Known, neighbour: str) -> None:
-        """Once, and again when somebody has signed it since."""
+        """Once, and again when somebody has signed it since, or a while has passed."""
         told = self._announced[neighbour]
-        if told.get(known.token.id) != known.signers:
-            told[known.token.id] = known.signers
+        signers, at_ms = told.get(known.token.id, (None, 0))
+        if signers != known.signers or self._now_ms - at_ms > REMIND_MS:
+            told[known.token.id] = known.signers, self._now_ms
             self._pending[neighbour][(ANNOUNCED, known.token.id)] = None
 
     # Records
@@ -215,6 +230,8 @@ class Exchange:
         except BadRecord as error:
             if error.rule in _CHARGED:
                 self.observe(neighbour, "bad-token", now_ms)
+            elif error.rule == CLASH:
+                self._decisions.clear()
             return Answer(False, error.rule, str(error))
 
     def _receive(self, neighbour: str, record: bytes, now_ms: int) -> Answer:
@@ -243,11 +260,13 @@ class Exchange:
     def _token(
         self, neighbour: str, token: Token, signatures: Mapping[str, bytes], now_ms: int
     ) -> Answer:
-        done = self._tokens.announce(token, signatures, now_ms)
+        if neighbour in self._ratings.blocked and self._tokens.get(token.id) is None:
+            return Answer(False, BLOCKED, f"{neighbour} is blocked: no token of it is new here")
+        done = self._tokens.announce(token, signatures, now_ms, neighbour)
         for _ in done.forged:
             self.observe(neighbour, "bad-token", now_ms)
         if done.known.signers <= signatures.keys():  # it has told all that is known here
-            self._announced[neighbour][token.id] = done.known.signers
+            self._announced[neighbour][token.id] = done.known.signers, self._now_ms
         if done.fresh:
             self._signers_changed(done.known, but=neighbour)
         if done.forged:
@@ -304,6 +323,11 @@ class Exchange:
         known = self._tokens.get(id)
         return None if known is None else known.token
 
+    def issuer(self, id: bytes) -> str:
+        """Who has issued a token; "": it is not known."""
+        known = self._tokens.get(id)
+        return "" if known is None else known.token.issuer
+
     def known(self, id: bytes) -> Known | None:
         """A token and who has signed it."""
         return self._tokens.get(id)
@@ -353,8 +377,10 @@ class Exchange:
             self.observe(neighbour, "outside", now_ms)
         if known is None:
             return found
-        if found.sign and self.me not in known.signers:
-            known.add(self.me, self._sign(signed_text(self.me, known.token.raw)))
+        room = len(known.signatures) < MOST_SIGNERS
+        if found.sign and self.me not in known.signers and room:
+            signature = self._sign(signed_text(self.me, known.token.raw))
+            self._tokens.sign(known, self.me, signature)
             self._signers_changed(known)
         for other in found.to:
             self._announce(known, other)
@@ -374,6 +400,8 @@ class Exchange:
         known = self._tokens.get(token_id)
         if known is None:
             return _refused(UNKNOWN_TOKEN, "its token is not known, or replaced"), None
+        if known.clashes:
+            return _refused(CLASH, "there are two tokens with its token's id"), None
         token, until = known.token, known.token.until_ms
         if now_ms >= until:
             return _refused(ENDED, "its token is over"), None
@@ -451,6 +479,7 @@ class Exchange:
 
     def tick(self, now_ms: int) -> None:
         """Every second or so: what is over goes, ratings are computed anew when they are due."""
+        self._now_ms = now_ms
         self._events.settle(now_ms)
         self._tokens.tick(now_ms)
         version = self._board.version
@@ -535,20 +564,47 @@ class Exchange:
             ]  # fmt: skip
         return said
 
-    def rows(self, now_ms: int) -> Iterator[bytes]:
-        """What has to survive a restart, for `restore`."""
-        yield from self._sites.records()
-        for known in self._tokens:
-            yield announcement(known.token, known.signatures)
-        for neighbour in self._sites.neighbours:
-            good, bad = (round(1000 * e) for e in self._ratings.evidence(neighbour, now_ms))
-            yield pack(EVIDENCE, neighbour.encode(), u64(good), u64(bad), u64(now_ms))
-        for (neighbour, issuer), (r, s, charged) in self._ratings.channels(now_ms).items():
-            said = (round(1000 * r), round(1000 * s), now_ms, charged)
-            yield pack(CHANNEL, neighbour.encode(), issuer.encode(), *map(u64, said))
+    def changes(self) -> list[tuple[bytes, bytes | None]]:
+        """What has to survive a restart, for `restore`, as far as it has changed since this was
+        last asked: a key and the record in the place of what was there, None: nothing."""
+        keys = self._restored
+        keys.update(_TOKEN + id for id in self._tokens.changed)
+        keys.update(_SITE + _pair(*which) for which in self._sites.changed)
+        keys.update(_RATED + _pair(*which) for which in self._ratings.changed)
+        if not keys:
+            return []
+        for changed in (self._tokens.changed, self._sites.changed, self._ratings.changed):
+            changed.clear()
+        self._restored = set()
+        made = [(key, self._kept(key)) for key in sorted(keys)]
+        for key, record in made:
+            if record is None and key[:1] == _TOKEN:
+                for told in self._announced.values():
+                    told.pop(key[1:], None)
+        return made
 
-    def restore(self, record: bytes, now_ms: int) -> None:
-        """One of `rows`, after neighbours are enrolled. What does not fit any more is left out."""
+    def _kept(self, key: bytes) -> bytes | None:
+        kind, which = key[:1], key[1:]
+        if kind == _TOKEN:
+            known = self._tokens.get(which)
+            if known is None:
+                return None
+            return pack(BROUGHT, known.by.encode()) + announcement(known.token, known.signatures)
+        by, _, of = which.decode().partition("\0")
+        if kind == _SITE:
+            return self._sites.record(by, of)
+        held = self._ratings.held((by, of))
+        if held is None:
+            return None
+        said = map(u64, (round(1000 * held[0]), round(1000 * held[1]), *held[2:]))
+        return pack(
+            CHANNEL if of else EVIDENCE, *(part.encode() for part in (by, of) if part), *said
+        )
+
+    def restore(self, key: bytes, record: bytes, now_ms: int) -> None:
+        """One of `changes`, after neighbours are enrolled. What does not fit any more is left out,
+        and goes from the disk with the next `changes`."""
+        self._restored.add(key)
         try:
             kind = next(iter(unpack(record)), b"")
             if kind == CHANNEL:
@@ -557,7 +613,7 @@ class Exchange:
             if kind != EVIDENCE:
                 self._restore_signed(record, now_ms)
                 return
-            fields = opened(record, EVIDENCE, 4)
+            fields = opened(record, EVIDENCE, 5)
             good, bad, at = map(number, fields[1:4])
             self._ratings.restore(name(fields[0]), good / 1000, bad / 1000, min(at, now_ms))
         except BadRecord:
@@ -571,11 +627,18 @@ class Exchange:
         self._ratings.restore_channel(channel, good / 1000, bad / 1000, at, charged)
 
     def _restore_signed(self, record: bytes, now_ms: int) -> None:
-        if next(iter(unpack(record)), b"") == INTRODUCED:
+        fields = unpack(record)
+        if next(iter(fields), b"") == INTRODUCED:
             made, _ = read_introduction(record)
             self._receive(made.by, record, now_ms)
-        else:
-            self._tokens.announce(*read_announcement(record), now_ms)
+            return
+        _, by, *rest = (BROUGHT, *opened(record, BROUGHT, 3))
+        told = read_announcement(pack(*rest))
+        self._tokens.announce(*told, now_ms, name(by) if by else "")
+
+
+def _pair(one: str, other: str) -> bytes:
+    return f"{one}\0{other}".encode()
 
 
 def _refused(rule: str, reason: str) -> Decision:

@@ -95,6 +95,8 @@ class Ratings:
         self._channels: dict[Channel, _Evidence] = {}
         self.blocked: frozenset[str] = frozenset()
         self.closed: frozenset[Channel] = frozenset()
+        self.changed: set[Channel] = set()
+        """Those of which there is new evidence, or none any more; (neighbour, ""): it itself."""
 
     def add(self, neighbour: str, now_ms: int) -> None:
         """A neighbour of which nothing is known yet, or what is known stays."""
@@ -115,6 +117,7 @@ class Ratings:
 
     def remove(self, neighbour: str) -> None:
         self._of.pop(neighbour, None)
+        self.changed.update({(neighbour, ""), *(c for c in self._channels if c[0] == neighbour)})
         self.blocked -= {neighbour}
         self._channels = {c: held for c, held in self._channels.items() if c[0] != neighbour}
         self.closed = frozenset(c for c in self.closed if c[0] != neighbour)
@@ -128,12 +131,14 @@ class Ratings:
         if issuer not in ("", neighbour) and self.weights.by_issuer:
             channel = self._channel((neighbour, issuer))
             self._add(channel, good, now_ms)
+            self.changed.add((neighbour, issuer))
             if not good:
                 again_ms = channel.charged_ms + self.weights.half_life_ms
                 if channel.charged_ms and now_ms < again_ms:
                     return
                 channel.charged_ms = now_ms
         self._add(held, good, now_ms)
+        self.changed.add((neighbour, ""))
 
     def _channel(self, channel: Channel) -> _Evidence:
         found = self._channels.get(channel)
@@ -141,7 +146,9 @@ class Ratings:
             if len(self._channels) >= MOST_CHANNELS:
                 # Who makes up issuers loses his own channels first.
                 mine = [c for c in self._channels if c[0] == channel[0]] or list(self._channels)
-                self._channels.pop(min(mine, key=lambda c: self._channels[c].bad))
+                least = min(mine, key=lambda c: self._channels[c].bad)
+                self._channels.pop(least)
+                self.changed.add(least)
             found = self._channels[channel] = _Evidence()
         return found
 
@@ -175,11 +182,11 @@ class Ratings:
         low = rate(good, bad, self.weights.base) < self.weights.block
         return low and neighbour in self._of and neighbour not in self.blocked
 
-    def channels(self, now_ms: int) -> Mapping[Channel, tuple[float, float, int]]:
-        """r, s and when it last cost its neighbour something, of each channel."""
-        for held in self._channels.values():
-            self._age(held, now_ms)
-        return {c: (held.good, held.bad, held.charged_ms) for c, held in self._channels.items()}
+    def held(self, channel: Channel) -> tuple[float, float, int, int] | None:
+        """r, s, of when they are, and when it last cost its neighbour something."""
+        neighbour, issuer = channel
+        held = self._channels.get(channel) if issuer else self._of.get(neighbour)
+        return None if held is None else (held.good, held.bad, held.at_ms, held.charged_ms)
 
     def ratings(self, now_ms: int) -> Mapping[str, int]:
         """Of all neighbours; who is blocked by them, and what is closed, is settled again."""
@@ -189,12 +196,13 @@ class Ratings:
             n for n, rating in found.items()
             if rating < (w.free if n in self.blocked else w.block)
         )  # fmt: skip
-        held = self.channels(now_ms)
-        self._channels = {
-            c: self._channels[c] for c, (r, s, _) in held.items() if r + s >= _AGED_AWAY
-        }
+        for channel, held in list(self._channels.items()):
+            self._age(held, now_ms)
+            if held.good + held.bad < _AGED_AWAY:
+                del self._channels[channel]
+                self.changed.add(channel)
         self.closed = frozenset(
-            c for c in self._channels
-            if held[c][1] > held[c][0] + (0 if c in self.closed else self.weights.bad)
+            c for c, held in self._channels.items()
+            if held.bad > held.good + (0 if c in self.closed else self.weights.bad)
         )  # fmt: skip
         return found

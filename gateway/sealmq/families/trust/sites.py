@@ -61,6 +61,8 @@ class Sites:
         self._introduced: dict[str, dict[str, tuple[Introduction, bytes]]] = {}
         self.blocked: frozenset[str] = frozenset()
         """Neighbours whose introductions do not count."""
+        self.changed: set[tuple[str, str]] = set()
+        """(by, site) of introductions that have changed, or are not known any more."""
 
     @property
     def neighbours(self) -> Iterable[str]:
@@ -109,7 +111,8 @@ class Sites:
     def remove(self, neighbour: str) -> None:
         """With all that it has introduced."""
         self._neighbours.pop(neighbour, None)
-        self._introduced.pop(neighbour, None)
+        gone = self._introduced.pop(neighbour, {})
+        self.changed.update((neighbour, site) for site in gone)
 
     def introduced(self, made: Introduction, signature: bytes) -> bool:
         """Whether it is news. BadRecord."""
@@ -125,10 +128,10 @@ class Sites:
         if not is_signed(public, made.raw, signature):
             raise BadRecord(FORGED, f"{made.by} has not signed this introduction")
         rows[made.site] = (made, signature)
+        self.changed.add((made.by, made.site))
         return True
 
-    def records(self) -> Iterator[bytes]:
-        """What others have introduced, to be kept."""
-        for rows in self._introduced.values():
-            for made, signature in rows.values():
-                yield made.raw + pack(signature)
+    def record(self, by: str, site: str) -> bytes | None:
+        """An introduction, to be kept."""
+        made = self._introduced.get(by, {}).get(site)
+        return None if made is None else made[0].raw + pack(made[1])

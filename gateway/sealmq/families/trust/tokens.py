@@ -3,8 +3,15 @@ and Yang, III-A).
 
 b, c, F_p and F_s are what is signed, with a serial and an end; S are those whose signature of
 exactly these bytes is right, united over all announcements: nobody takes a signature away by
-leaving it out. A message names its token by 8 bytes. Of an issuer and a client the highest serial
-counts, so a token that was replaced comes back neither wider nor at all.
+leaving it out. Of an issuer and a client the highest serial counts, so a token that was replaced
+comes back neither wider nor at all.
+
+A message names its token by 8 bytes. Who makes 2^32 tokens finds two with one id: then nobody
+knows which of them a message means, so nothing that names it is taken, and no neighbour is charged
+for it.
+
+A token that is not accepted yet is kept, since messages decide that. Each neighbour has a share for
+those that it was the first to bring, and each issuer one, so nobody's fills up another's.
 """
 
 from __future__ import annotations
@@ -37,11 +44,13 @@ TOKEN, SIGNED, ANNOUNCED = b"sealmq-token-1", b"sealmq-token-signed-1", b"sealmq
 ID_BYTES = 8
 MOST_FILTERS = 64
 MOST_TOKEN_BYTES = 4096
-MOST_SIGNERS = 128
+MOST_SIGNERS = 90
+"""A record of the longest token, with so many of the longest names, fits into MOST_BYTES."""
 MOST_UNVERIFIED = 16
 """Signatures of a token by sites whose key is not known yet."""
 MOST_OF_ISSUER = 4096
-MOST_TOKENS = 65_536
+MOST_OF_NEIGHBOUR = 8192
+"""Brought by one neighbour first, whoever has issued them."""
 NEIGHBOUR = "@"
 """Before the name of a site that is a client of its neighbour."""
 
@@ -50,6 +59,7 @@ FORGED = "trust.token.forged"
 SUPERSEDED = "trust.token.superseded"
 EXPIRED = "trust.token.expired"
 FULL = "trust.token.full"
+CLASH = "trust.token.clash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +158,10 @@ class Known:
     signatures: dict[str, bytes] = field(default_factory=dict)
     signers: frozenset[str] = frozenset()
     unverified: dict[str, bytes] = field(default_factory=dict)
+    by: str = ""
+    """The neighbour that was the first to bring it; "": this site itself."""
+    clashes: bool = False
+    """Whether another token with its id has been seen."""
 
     @property
     def counts(self) -> bool:
@@ -172,13 +186,16 @@ class Announced:
 class Tokens:
     """Those that are known, by id. `key` gives a site's public key, or None."""
 
-    def __init__(self, key: Callable[[str], bytes | None], most: int = MOST_TOKENS) -> None:
+    def __init__(self, key: Callable[[str], bytes | None], most: int = MOST_OF_NEIGHBOUR) -> None:
         self._key, self._most = key, most
+        self.changed: set[bytes] = set()
+        """Ids of those that have changed, or are not known any more."""
         self._by_id: dict[bytes, Known] = {}
         # The serial that counts, and the token's id; it stays when the token has ended, so that an
         # older one does not come back.
         self._newest: dict[tuple[str, str], tuple[int, bytes]] = {}
         self._of_issuer: Counter[str] = Counter()
+        self._of_neighbour: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -196,21 +213,26 @@ class Tokens:
         _, id = self._newest.get((issuer, client), (0, b""))
         return self.get(id)
 
-    def announce(self, token: Token, signatures: Mapping[str, bytes], now_ms: int) -> Announced:
-        """Take a token in, or unite what is known of it with these signatures. BadRecord: it is
-        not signed by its issuer, over, or there is one with a higher serial.
+    def announce(
+        self, token: Token, signatures: Mapping[str, bytes], now_ms: int, by: str = ""
+    ) -> Announced:
+        """Take a token in that `by` has brought ("": this site), or unite what is known of it with
+        these signatures. BadRecord: it is not signed by its issuer, over, too many, or there is
+        one with a higher serial, or another one with its id.
         """
         known = self._by_id.get(token.id)
         if known is None:
-            known = self._new(token, signatures, now_ms)
+            known = self._new(token, signatures, now_ms, by)
         elif known.token != token:
-            raise BadRecord(FORGED, "another token has this id")
+            known.clashes = True
+            whose = f"{token.issuer} ({token.client}) and {known.token.issuer}"
+            raise BadRecord(CLASH, f"two tokens have the id {token.id.hex()}: of {whose}")
         done = self._unite(known, signatures)
         if not known.counts:
             raise BadRecord(NO_SIGNATURE, f"the key of {token.issuer} is in doubt")
         return done
 
-    def _new(self, token: Token, signatures: Mapping[str, bytes], now_ms: int) -> Known:
+    def _new(self, token: Token, signatures: Mapping[str, bytes], now_ms: int, by: str) -> Known:
         whose = (token.issuer, token.client)
         if now_ms >= token.until_ms:
             raise BadRecord(EXPIRED, "the token is over")
@@ -225,16 +247,25 @@ class Tokens:
         if not is_signed(key, signed_text(token.issuer, token.raw), made):
             raise BadRecord(FORGED, f"{token.issuer} has not signed this token")
         if whose not in self._newest:
-            if self._of_issuer[token.issuer] >= MOST_OF_ISSUER:
+            if by and self._of_issuer[token.issuer] >= MOST_OF_ISSUER:
                 raise BadRecord(FULL, f"{token.issuer} has issued {MOST_OF_ISSUER} tokens")
-            if len(self._newest) >= self._most:
-                raise BadRecord(FULL, f"{self._most} tokens are known")
+            if by and self._of_neighbour[by] >= self._most:
+                raise BadRecord(FULL, f"{by} has brought {self._most} tokens")
             self._of_issuer[token.issuer] += 1
+            self._of_neighbour[by] += 1
         else:
-            self._by_id.pop(self._newest[whose][1], None)
+            before = self._by_id.pop(self._newest[whose][1], None)
+            by = by if before is None else before.by
+            self.changed.add(self._newest[whose][1])
         self._newest[whose] = (token.serial, token.id)
-        found = self._by_id[token.id] = Known(token)
+        self.changed.add(token.id)
+        found = self._by_id[token.id] = Known(token, by=by)
         return found
+
+    def sign(self, known: Known, signer: str, signature: bytes) -> None:
+        """This signature of it is right."""
+        known.add(signer, signature)
+        self.changed.add(known.token.id)
 
     def _unite(self, known: Known, signatures: Mapping[str, bytes]) -> Announced:
         fresh, forged = [], []
@@ -245,10 +276,10 @@ class Tokens:
             if key is None:
                 if len(known.unverified) < MOST_UNVERIFIED:
                     known.unverified[signer] = made
-            elif len(known.signatures) >= MOST_SIGNERS:
+            elif len(known.signatures) >= MOST_SIGNERS - 1:  # one place is for this site itself
                 break
             elif is_signed(key, signed_text(signer, known.token.raw), made):
-                known.add(signer, made)
+                self.sign(known, signer, made)
                 fresh.append(signer)
             else:
                 forged.append(signer)
@@ -266,6 +297,7 @@ class Tokens:
             known.signers -= {site}
             if before is None:
                 continue
+            self.changed.add(known.token.id)
             if self._unite(known, {site: before}).fresh:
                 fresh.append(known)
             else:
@@ -276,3 +308,4 @@ class Tokens:
         """What is over goes."""
         for known in [k for k in self._by_id.values() if now_ms >= k.token.until_ms]:
             self._by_id.pop(known.token.id)
+            self.changed.add(known.token.id)

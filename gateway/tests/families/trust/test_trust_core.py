@@ -172,10 +172,10 @@ def test_what_one_issuer_has_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     ):  # fmt: skip
         made = Token(issuer, client, ("a",), (), 1, END)
         if fits:
-            known.announce(made, signed(made, issuer), NOW)
+            known.announce(made, signed(made, issuer), NOW, "b3")
         else:
             with pytest.raises(BadRecord) as refused:
-                known.announce(made, signed(made, issuer), NOW)
+                known.announce(made, signed(made, issuer), NOW, "b3")
             assert refused.value.rule == t.FULL
 
 
@@ -506,7 +506,7 @@ def test_who_makes_up_issuers_pushes_out_his_own_channels_alone() -> None:
         ratings.saw("b4", True, NOW, f"x{number}")
     ratings.ratings(NOW)
     assert ratings.closed == {("b5", "b2")}
-    assert len(ratings.channels(NOW)) == MOST_CHANNELS
+    assert len(ratings._channels) == MOST_CHANNELS
     ratings.remove("b5")
     assert ratings.closed == frozenset()
     plain = Ratings(Weights(by_issuer=False))

@@ -23,13 +23,14 @@ from families.trust.trust_world import (
 )
 from sealmq.families import signatures
 from sealmq.families.trust import exchange as x
+from sealmq.families.trust import tokens as t
 from sealmq.families.trust.decide import ACCEPTED, HANDED, NOT_ACCEPTED, SIGNED, Rules
 from sealmq.families.trust.events import SETTLE_MS
 from sealmq.families.trust.gossip import Said, signed_ratings
 from sealmq.families.trust.ratings import SCALE, rate
 from sealmq.families.trust.sites import Introduction, signed_introduction
 from sealmq.families.trust.tokens import Token, announcement, signed_text
-from sealmq.families.trust.wire import pack, u64
+from sealmq.families.trust.wire import MOST_BYTES, pack, u64
 
 ACCEPT = 5000
 
@@ -174,8 +175,11 @@ def test_a_line_that_was_down_is_told_everything_again(world: World) -> None:
     for neighbour in ("b4", "b5"):
         new.enrol(neighbour, public(neighbour), EVERYTHING, world.now)
     assert new.message("b5", token.id, "a/x", world.now).rule == x.UNKNOWN_TOKEN
-    for row in old.rows(world.now):
-        new.restore(row, world.now)
+    for key, record in old.changes():
+        assert record is not None
+        new.restore(key, record, world.now)
+    assert new.changes()
+    assert new.changes() == [], "what has not changed is not written again"
     assert new._ratings.evidence("b4", world.now) == old._ratings.evidence("b4", world.now)
     for neighbour in ("b4", "b5"):
         new.joined(neighbour, world.now)
@@ -488,10 +492,11 @@ def test_what_nobody_can_see_or_keep_is_no_evidence(world: World) -> None:
     with pytest.raises(ValueError, match="none of bad-token, outside, rate, replay"):
         judge.observe("b5", "looks", world.now)
     before = dict(judge.edges())
-    rows = list(judge.rows(world.now))
-    too_much = pack(x.EVIDENCE, b"b4", u64(10**9), u64(0), u64(world.now))
-    for row in (b"", b"\xff", too_much, *(row[:-1] for row in rows)):
-        judge.restore(row, world.now)
+    rows = [record or b"" for _, record in judge.changes()]
+    too_much = pack(x.EVIDENCE, b"b4", u64(10**9), u64(0), u64(world.now), u64(0))
+    for n, row in enumerate((b"", b"\xff", too_much, *(row[:-1] for row in rows))):
+        judge.restore(b"t%d" % n, row, world.now)
+    assert {record for _, record in judge.changes()} == {None}, "it goes from the disk"
     assert judge._ratings.evidence("b4", world.now)[0] < 100
     assert judge.edges() == before
 
@@ -514,8 +519,107 @@ def test_a_way_that_is_closed_is_closed_for_its_issuer_alone_and_stays_so(world:
     assert judge.message("b4", token.id, "a/x", world.now).rule != x.CLOSED
     again = world.site("b6", Rules(), still())
     again.enrol("b5", public("b5"), EVERYTHING, world.now)
-    for row in list(judge.rows(world.now)):
-        again.restore(row, world.now)
+    for key, row in judge.changes():
+        again.restore(key, row or b"", world.now)
     again.tick(world.now + 60_000)
+    judge.tick(world.now + 60_000)
     assert ("b5", "b1") in again._ratings.closed
-    assert again._ratings.channels(world.now) == judge._ratings.channels(world.now)
+    assert again._ratings.held(("b5", "b1")) == judge._ratings.held(("b5", "b1"))
+
+
+# --- what one neighbour can do to others ---
+
+
+def test_what_one_neighbour_brings_takes_no_room_from_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = world["b6"]
+    judge._tokens._most = 3
+    monkeypatch.setattr(t, "MOST_OF_ISSUER", 5)
+
+    def brings(by: str, issuer: str, client: str) -> str:
+        made = Token(issuer, client, ("a",), (), 1, END)
+        return judge.receive(by, announcement(made, signed(made, issuer)), world.now).rule
+
+    there = [len(judge._tokens), judge._tokens._of_neighbour["b4"]]
+    assert there[1] == 1, "what it lets this site have"
+    assert [brings("b4", "b4", f"c{n}") for n in range(4)] == [x.TAKEN] * 2 + [t.FULL] * 2
+    assert len(judge._tokens) == there[0] + 2, "what is refused is not kept"
+    assert [brings("b5", "b1", f"c{n}") for n in range(2)] == [x.TAKEN] * 2
+    judge.enrol("b9", public("b9"), ("new/#",), world.now)
+    assert judge.issued("@b9") is not None, "this site's own are not in anybody's share"
+    restored = world.site("b6", Rules(), still())
+    for name in ("b4", "b5"):
+        restored.enrol(name, public(name), EVERYTHING, world.now)
+    rows = sorted(judge.changes(), key=lambda row: b"introduc" not in (row[1] or b"")[:32])
+    for key, record in rows:
+        restored.restore(key, record or b"", world.now)
+    assert restored._tokens._of_neighbour["b4"] == 3, "shares survive a restart"
+
+
+def test_a_blocked_neighbour_brings_no_token_and_is_told_so(world: World) -> None:
+    judge, held = world["b6"], len(world["b6"]._tokens)
+    for _ in range(60):
+        judge.observe("b4", "rate", world.now)
+    judge.tick(world.now)
+    made = Token("b4", "c", ("a",), (), 1, END)
+    found = judge.receive("b4", announcement(made, signed(made, "b4")), world.now)
+    assert (found.ok, found.rule, len(judge._tokens)) == (False, x.BLOCKED, held)
+
+
+def test_who_did_not_take_a_token_is_told_it_again_after_a_while(world: World) -> None:
+    token = world.grant("b1", "c")
+    world.publish("b1", "c", "a/x")
+    assert world["b1"].naming("b2", token.id)
+    assert world["b1"].pending("b2") == []
+    world.tick(x.REMIND_MS + 1)
+    assert world["b1"].naming("b2", token.id)
+    told = [t.read_announcement(record)[0] for record in world["b1"].pending("b2")]
+    assert told == [token]
+
+
+def test_what_was_told_of_a_token_that_is_renewed_or_over_is_forgotten(world: World) -> None:
+    for serial in range(1, 9):
+        world.grant("b1", "c", (f"a/{serial}/#", "a/x"), serial)
+        world.publish("b1", "c", "a/x")
+        for site in world.sites.values():
+            site.changes()
+    for site in world.sites.values():
+        for told in site._announced.values():
+            assert all(site.token(id) is not None for id in told)
+
+
+def test_two_tokens_with_one_id_count_for_nobody_and_cost_no_neighbour(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """b1's client finds two, and has b4 and b5 told one each: b6 judges what b4 hands over by the
+    other one."""
+    monkeypatch.setattr(t, "ID_BYTES", 1)
+    wide, narrow = _clash()
+    judge = world["b6"]
+    assert judge.receive("b5", announcement(narrow, signed(narrow, "b1")), world.now).ok
+    assert judge.message("b5", narrow.id, "n", world.now).accept
+    found = judge.receive("b4", announcement(wide, signed(wide, "b1")), world.now)
+    assert (found.ok, found.rule) == (False, t.CLASH)
+    before = [judge._ratings.evidence(n, world.now) for n in ("b4", "b5")]
+    for by, topic in (("b4", "w"), ("b5", "n"), ("b4", "elsewhere")):
+        done = judge.message(by, wide.id, topic, world.now)
+        assert (done.accept, done.rule) == (False, t.CLASH)
+    assert [judge._ratings.evidence(n, world.now) for n in ("b4", "b5")] == before
+
+
+def _clash() -> tuple[Token, Token]:
+    first = Token("b1", "c0", ("w",), (), 1, END)
+    more = (Token("b1", f"c{n}", ("n",), (), 1, END) for n in range(1, 10_000))
+    return first, next(one for one in more if one.id == first.id)
+
+
+def test_the_longest_token_with_all_its_signers_fits_into_a_record() -> None:
+    long = "n" * 64
+    filters = tuple(f"{n:02}/" + "f" * 56 for n in range(64))
+    made = Token(long, long, filters, (), 1, END)
+    assert len(made.raw) > t.MOST_TOKEN_BYTES - 80
+    names = [f"{n:064}" for n in range(t.MOST_SIGNERS)]
+    record = pack(x.BROUGHT, b"b" * 64) + announcement(made, dict.fromkeys(names, bytes(64)))
+    assert t.read_announcement(announcement(made, dict.fromkeys(names, bytes(64))))[0] == made
+    assert len(record) <= MOST_BYTES

@@ -67,6 +67,7 @@ class World:
         held = self.sites[rater]._ratings
         held._of[rated].good = (rating - 100) / 100
         held._of[rated].bad = 98 - held._of[rated].good
+        held.changed.add((rated, ""))
         assert held.ratings(self.now)[rated] == rating <= SCALE
 
     def tick(self, ms: int = 60_000) -> int:

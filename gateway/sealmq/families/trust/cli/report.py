@@ -14,10 +14,11 @@ from sealmq.feedback import NAME as FEEDBACK
 
 EVENTS = frozenset(
     {
-        "bridge-dropped", "command", "peer-blocked", "peer-unblocked", "rating-crossed",
+        "bridge-dropped", "command", "folded", "peer-blocked", "peer-unblocked", "rating-crossed",
         "token-refused",
     }
 )  # fmt: skip
+_UNNAMED = "beyond what is named in a minute"
 _SHOWN = 20
 _LAST = 100
 
@@ -53,6 +54,11 @@ class Report:
             case "bridge-dropped":
                 why = str(record["reason"]).partition(":")[0][:200]
                 self.dropped[str(record["peer"]), why] += 1
+            case "folded" if record["of"] == "bridge-dropped":
+                self.dropped[str(record.get("peer", "")), _UNNAMED] += record["count"]
+            case "folded" if record["of"] == "token-refused":
+                peer, rule = str(record.get("peer", "")), str(record.get("rule", ""))
+                self.refused[peer, rule, _UNNAMED] += record["count"]
             case "command" if record["family"] == FEEDBACK:
                 topic = str(record.get("topic", ""))
                 site, said = topic[1:].partition("/")[0], str(record.get("detail", ""))
