@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import signal
 import subprocess
@@ -80,9 +79,7 @@ class Sites:
         path = self.root(name) / "sealmq.toml"
         text = path.read_text()
         for table, line in zip(("labels", "clients"), LABELS[name], strict=True):
-            text = re.sub(
-                rf"(?m)^\[{table}\]$", lambda m, line=line: f"{m[0]}\n{line}", text, count=1
-            )
+            text = text.replace(f"\n[{table}]\n", f"\n[{table}]\n{line}\n", 1)
         path.write_text(f"{text}\n[families.trust]\n{TOKENS[name]}")
 
     def up(self, name: str) -> dict[str, Any]:
