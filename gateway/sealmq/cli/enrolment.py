@@ -5,10 +5,8 @@ are whole before they have their name. What stands in them: handout.py.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections.abc import Iterator, Sequence
-from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,13 +22,11 @@ ROOM = 4096
 class Room(NamedTuple):
     """Where an enrolment file will be, and the draft beside it that has the space for it.
 
-    identity: the draft's device and inode. It is not kept open: 10,000 clients are more files than
-    a process may have open.
+    It is not kept open: 10,000 clients are more files than a process may have open.
     """
 
     path: Path
     draft: Path
-    identity: tuple[int, int]
 
 
 def path_for(given: str, layout: Layout) -> Path:
@@ -58,19 +54,15 @@ def reserve(path: Path, size: int = ROOM) -> Iterator[Room]:
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        fd = _new(draft)
     except OSError as error:
         raise _no_room(path, error) from None
     try:
         try:
-            with os.fdopen(fd, "wb", buffering=0) as file:
-                os.fchmod(fd, 0o600)
-                _all(file, bytes(size))
-                os.fsync(fd)
-                room = Room(path, draft, _identity(fd))
+            _all(fd, bytes(size))
         except OSError as error:
             raise _no_room(path, error) from None
-        yield room
+        yield Room(path, draft)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -97,26 +89,26 @@ def write_all(files: Sequence[tuple[Room, bytes]], instead: str) -> None:
             raise _not_written(folder, error, instead) from None
 
 
+# A new file takes the room of the draft. What has the draft's name by now may be somebody else's,
+# who has it open, and its inode's number may be the old one's.
 def _fill(room: Room, data: bytes) -> None:
-    fd = os.open(room.draft, os.O_WRONLY | os.O_NOFOLLOW)
-    with os.fdopen(fd, "wb", buffering=0) as file:
-        if _identity(fd) != room.identity:
-            raise OSError(errno.ESTALE, "somebody has put another file in its place")
-        _all(file, data)
-        file.truncate()
-        os.fsync(fd)
+    room.draft.unlink()
+    _all(_new(room.draft), data)
     _name(room.draft, room.path)
 
 
-def _identity(fd: int) -> tuple[int, int]:
-    found = os.fstat(fd)
-    return found.st_dev, found.st_ino
+def _new(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
 
 
-def _all(file: FileIO, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[file.write(left) :]
+def _all(fd: int, data: bytes) -> None:
+    """Write all of a new file, on disk; closes it."""
+    with os.fdopen(fd, "wb", buffering=0) as file:
+        os.fchmod(fd, 0o600)
+        left = memoryview(data)
+        while left:
+            left = left[file.write(left) :]
+        os.fsync(fd)
 
 
 def _not_written(path: Path, error: OSError, instead: str) -> OperatorError:
