@@ -144,6 +144,21 @@ def _of_family(manifest: Manifest) -> Iterator[Part]:
     )
 
 
+def _beside(name: str, about: str, minutes: int) -> Part:
+    """A bench of ours beside Mosquitto, of which all rows are kept."""
+    file = f"{name}.json"
+    return Part(
+        name,
+        about,
+        [[f"gateway/bench/{name}_bench.py", "--allow-misses", "--out", f"WORK/{file}"]],
+        [RESULTS / file],
+        _copied(file),
+        minutes=minutes,
+        idle=True,
+        of=["gateway/sealmq", "gateway/bench", "shared_spec"],
+    )
+
+
 def _nothing(work: Path) -> None:
     """The last command has put it there."""
 
@@ -187,26 +202,12 @@ PARTS = (
         to=("said-1.txt", *_GATEWAY_FILES[1:]),
     ),
     *(part for manifest in FAMILIES.values() for part in _of_family(manifest)),
-    Part(
+    _beside(
         "bridge",
         "what a message costs the bridges of two sites, beside Mosquitto's own one",
-        [["gateway/bench/bridge_bench.py", "--allow-misses", "--out", "WORK/bridge.json"]],
-        [RESULTS / "bridge.json"],
-        _copied("bridge.json"),
         minutes=30,
-        idle=True,
-        of=["gateway/sealmq", "gateway/bench", "shared_spec"],
     ),
-    Part(
-        "agent",
-        "what a message costs an agent, beside a Mosquitto with a bridge",
-        [["gateway/bench/agent_bench.py", "--allow-misses", "--out", "WORK/agent.json"]],
-        [RESULTS / "agent.json"],
-        _copied("agent.json"),
-        minutes=15,
-        idle=True,
-        of=["gateway/sealmq", "gateway/bench", "shared_spec"],
-    ),
+    _beside("agent", "what a message costs an agent, beside a Mosquitto with a bridge", minutes=15),
     Part(
         "rig",
         "the rig's core: three virtual boards, every behaviour, twenty power cuts",

@@ -5,18 +5,27 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from bridge_pairs import INFLIGHT, START_S, Mosquittos, Processes, ran, with_mosquitto
+from bench_beside import (
+    INFLIGHT,
+    START_S,
+    Mosquittos,
+    Processes,
+    Way,
+    ran,
+    sealmq,
+    with_mosquitto,
+)
 from load_brokers import HOST, answers, free_port
 from load_cpu import LoadError, cpu_ns
 
 TOPIC = "machine/1/temperature"
-_USERS = {"out": "m1-temp-sensor", "in": "monitor"}
+# Clients of the example, and their labels.
+_USERS = {"out": ("m1-temp-sensor", "m1-temp"), "in": ("monitor", "monitor")}
 
 
 class Cost(NamedTuple):
@@ -26,18 +35,11 @@ class Cost(NamedTuple):
     in_ns: int
 
 
-class Ends(Protocol):
+class Ends(Way, Protocol):
     """A way for messages from one plain client to another."""
-
-    def __init__(self, folder: Path) -> None: ...
-    def start(self) -> None:
-        """LoadError."""
 
     def cost(self, count: int, size: int) -> Cost:
         """Of so many messages of QoS 1, INFLIGHT of them at a time. LoadError."""
-
-    def stop(self) -> None:
-        """May be called at any time."""
 
 
 class Agents:
@@ -57,12 +59,12 @@ class Agents:
         words = ("--policy", "labels", "--example", "factory", "--key-file", f"{site}.key")
         ran("init", site, *words, "--listen", f"{HOST}:{free_port()}")
         with_mosquitto(site)
-        self._processes.begin(*_sealmq("up", site))
+        self._processes.begin(*sealmq("up", site))
         ready = self._folder / "site" / "run" / "up.json"
         self._processes.until(lambda: ready.exists() and _up(site), "the site does not start")
-        for end, client in _USERS.items():
+        for end, (client, label) in _USERS.items():
             path = self._folder / f"{end}.json"
-            ran("client", "add", site, client, "--label", _label(client), "-o", str(path))
+            ran("client", "add", site, client, "--label", label, "-o", str(path))
             port = self._ports[end] = free_port()
             password = self._folder / f"{end}.password"
             password.touch(0o600)
@@ -72,7 +74,7 @@ class Agents:
                 f'listen = ["{HOST}:{port}"]\n[users.bench]\nenrolment = "{path}"\n'
                 f'password_file = "{password}"\n'
             )
-            made = self._processes.begin(*_sealmq("agent", "--config", str(config)))
+            made = self._processes.begin(*sealmq("agent", "--config", str(config)))
             self._pids[end] = made.pid
             self._processes.until(lambda port=port: answers(port), "the agent")  # type: ignore[misc]
 
@@ -112,20 +114,12 @@ class Bridges:
         self._all.processes.stop()
 
 
-def _sealmq(*words: str) -> list[str]:
-    return [sys.executable, "-m", "sealmq.cli", *words]
-
-
 def _up(site: str) -> bool:
     try:
         ran("status", site)
     except LoadError:
         return False
     return True
-
-
-def _label(client: str) -> str:
-    return {"m1-temp-sensor": "m1-temp", "monitor": "monitor"}[client]
 
 
 def _through(

@@ -7,16 +7,12 @@ site's mediator and broker are measured by `sealmq bench gateway`. Nobody else r
 
 from __future__ import annotations
 
-import contextlib
-import os
-import statistics
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
+from bench_beside import OURS, SIZES, THEIRS, in_turns, rows_of, with_load
 from bench_command import Command
-from bench_print import Row, row
+from bench_print import Row
 from bridge_pairs import Brokers, Pair, Sites
 
 from bench_form import aligned
@@ -32,7 +28,6 @@ COMMAND = Command(
     {"pairs": "how many rounds count, both in turns in each (default: 6)"},
     barred=True,
 )
-SIZES = (16, 64, 256, 1024, 4096, 16384)
 BARS = (
     ("a known token's decision", "decision", 1000.0, "ns"),
     ("a bridged message's CPU, times Mosquitto's bridge", "crossing_ratio", 2.0, "times"),
@@ -40,44 +35,12 @@ BARS = (
 )
 
 
-@contextlib.contextmanager
-def _both() -> Iterator[dict[str, Pair]]:
-    with tempfile.TemporaryDirectory(prefix="sealmq-bench-") as name, contextlib.ExitStack() as end:
-        made: dict[str, Pair] = {}
-        for variant, kind in (("sealmq", Sites), ("mosquitto-tls", Brokers)):
-            folder = Path(name) / variant
-            folder.mkdir()
-            pair = made[variant] = kind(folder)
-            end.callback(pair.stop)
-            pair.start()
-        yield made
-
-
 def crossing(quick: bool, pairs: int) -> list[Row]:
     """Both in turns in each round, each size by itself."""
     sizes, many = ((64,), 100) if quick else (SIZES, 1000)
-    taken: dict[tuple[str, int], list[float]] = {}
-    with _both() as made:
-        for turn in range(pairs + 1):  # the first one warms up
-            for size in sizes:
-                for variant, pair in made.items():
-                    cost = pair.cost_ns(many, size) / many / 1000
-                    if turn:
-                        taken.setdefault((variant, size), []).append(cost)
-    rows = []
-    for (variant, size), costs in taken.items():
-        rows.append(row("crossing", variant, statistics.median(costs), "us", len(costs), size))
-    for size in sizes:
-        ratios = [
-            ours / theirs
-            for ours, theirs in zip(
-                taken["sealmq", size], taken["mosquitto-tls", size], strict=True
-            )
-        ]
-        ratio = row("crossing_ratio", "sealmq", statistics.median(ratios), "times", pairs, size)
-        ratio["params"] |= {"least": min(ratios), "most": max(ratios)}
-        rows.append(ratio)
-    return rows
+    ways: dict[str, type[Pair]] = {OURS: Sites, THEIRS: Brokers}
+    taken = in_turns(ways, sizes, pairs, lambda pair, size: pair.cost_ns(many, size))
+    return rows_of(taken, lambda ns: ns / many / 1000, "crossing", "crossing_ratio")
 
 
 def measured(parts: Sequence[str], quick: bool, pairs: int) -> list[Row]:
@@ -85,9 +48,7 @@ def measured(parts: Sequence[str], quick: bool, pairs: int) -> list[Row]:
     rows: list[Row] = []
     for part in parts:
         found = crossing(quick, pairs) if part == "crossing" else judged(part, quick)
-        for one in found:
-            one["params"]["load"] = round(os.getloadavg()[0], 2)
-        rows += found
+        rows += with_load(found)
     return rows
 
 

@@ -4,103 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from load_brokers import HOST, answers, free_port
+from bench_beside import (
+    INFLIGHT,
+    START_S,
+    Mosquittos,
+    Processes,
+    Way,
+    ran,
+    sealmq,
+    with_mosquitto,
+)
+from load_brokers import HOST, free_port
 from load_cpu import LoadError, cpu_ns
 
-from sealmq.broker import issuing, mosquitto
-from sealmq.broker.errors import BrokerError
 from sealmq.client import Client
 from sealmq.client.lent import lent_client
 from sealmq.site.layout import Layout
 
-START_S = 120.0
-INFLIGHT = 16
 LIFE = 12  # 2^12 s
-_LOGS = "log"
 
 
-class Pair(Protocol):
+class Pair(Way, Protocol):
     """Messages go from one to the other."""
-
-    def __init__(self, folder: Path) -> None: ...
-    def start(self) -> None:
-        """LoadError."""
 
     def cost_ns(self, count: int, size: int) -> int:
         """CPU of both sides for so many messages of QoS 1, one after the other's acknowledgement
         in INFLIGHT ways. LoadError."""
-
-    def stop(self) -> None:
-        """May be called at any time."""
-
-
-class Processes:
-    """What was started in a folder; its output is there, too."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.all: list[subprocess.Popen[bytes]] = []
-
-    def begin(self, *words: str) -> subprocess.Popen[bytes]:
-        """It ends with `stop`."""
-        with (self.folder / _LOGS).open("ab") as log:
-            made = subprocess.Popen(  # noqa: S603 - our own command line
-                words, stdout=log, stderr=log, start_new_session=True
-            )
-        self.all.append(made)
-        return made
-
-    def until(self, look: Callable[[], bool], what: str) -> None:
-        """LoadError: one has ended, or it takes too long."""
-        end = time.monotonic() + START_S
-        while not look():
-            if any(one.poll() is not None for one in self.all) or time.monotonic() > end:
-                last = (self.folder / _LOGS).read_text(errors="replace").strip()[-500:]
-                raise LoadError(f"{what}: {last}")
-            time.sleep(0.1)
-
-    def stop(self) -> None:
-        """May be called at any time."""
-        for one in self.all:
-            if one.poll() is None:
-                one.send_signal(signal.SIGTERM)
-        for one in self.all:
-            try:
-                one.wait(30)
-            except subprocess.TimeoutExpired:
-                one.kill()
-                one.wait()
-        self.all.clear()
-
-
-def ran(*words: str) -> str:
-    """What a command of ours prints. LoadError: it fails."""
-    done = subprocess.run(  # noqa: S603 - our own command line
-        [sys.executable, "-m", "sealmq.cli", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise LoadError(f"sealmq {words[0]}: {done.stderr.strip()[-500:]}")
-    return done.stdout
-
-
-def with_mosquitto(site: str) -> None:
-    """Has a new site run a Mosquitto of its own."""
-    path = Path(site, "sealmq.toml")
-    text = path.read_text()
-    path.write_text(re.sub(r'(?m)^kind = "embedded"', 'kind = "mosquitto"', text))
 
 
 class Sites:
@@ -124,7 +57,7 @@ class Sites:
         ran("peer", "add", south, "north", "--fingerprint", said[north], "--address", at,
                   "--import", "m1-temp")  # fmt: skip
         for site in (north, south):
-            self._processes.begin(sys.executable, "-m", "sealmq.cli", "up", site)
+            self._processes.begin(*sealmq("up", site))
         self._processes.until(lambda: self._joined(north, south), "the sites are not joined")
         for site in (north, south):
             told = json.loads((Layout.open(site).run / "up.json").read_text())["processes"]
@@ -169,45 +102,6 @@ class Sites:
 async def _publish(client: Client, count: int, part: int, payload: bytes) -> None:
     for _ in range(part, count, INFLIGHT):
         await client.publish("machine/1/temperature", payload, qos=1, life=LIFE)
-
-
-class Mosquittos:
-    """Several, bridged over TLS 1.3: what one listens on, and a bridge to another one."""
-
-    def __init__(self, folder: Path) -> None:
-        """LoadError: there is no Mosquitto."""
-        try:
-            self._program = mosquitto.find().path
-        except BrokerError as error:
-            raise LoadError(str(error), error.hint or "") from None
-        self._folder, self.processes = folder, Processes(folder)
-        ca = issuing.new_ca("bench")
-        pair = issuing.server(ca, ["localhost", HOST])
-        files = {"ca.pem": ca.cert_pem, "server.pem": pair.cert_pem, "server.key": pair.key_pem}
-        for name, content in files.items():
-            (folder / name).write_text(content.decode())
-            (folder / name).chmod(0o600)
-
-    def start(self, listens: str = "", bridge: str = "", to: int = 0) -> int:
-        """Its port. `listens`: "tls" or "". `bridge`: Mosquitto's words for what crosses to the
-        one at port `to`. LoadError.
-        """
-        port = free_port()
-        user = "user root\n" if os.geteuid() == 0 else ""
-        conf = f"{user}allow_anonymous true\nset_tcp_nodelay true\nmax_queued_messages 0\n"
-        conf += f"listener {port} {HOST}\n"
-        if listens == "tls":
-            conf += f"certfile {self._folder / 'server.pem'}\n"
-            conf += f"keyfile {self._folder / 'server.key'}\ntls_version tlsv1.3\n"
-        if bridge:
-            conf += f"connection bridge{port}\naddress {HOST}:{to}\ntopic {bridge}\n"
-            conf += f"bridge_cafile {self._folder / 'ca.pem'}\nbridge_tls_version tlsv1.3\n"
-            conf += "bridge_protocol_version mqttv311\ntry_private false\nnotifications false\n"
-        path = self._folder / f"{port}.conf"
-        path.write_text(conf)
-        self.processes.begin(self._program, "-c", str(path))
-        self.processes.until(lambda: answers(port), "mosquitto")
-        return port
 
 
 class Brokers:

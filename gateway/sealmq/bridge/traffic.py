@@ -186,10 +186,9 @@ class Traffic:
 
     async def _issuer(self, neighbour: str, handed: Handed, one: Crossing) -> str:
         """Of its token; "": it is not known, also once the line's records should be here."""
-        while not (issuer := self._judge.issuer(neighbour, one.token)):
-            if time.monotonic() - handed.begun >= _SETTLE_S:
-                break
-            await asyncio.sleep(0.2)
+        issuer = self._judge.issuer(neighbour, one.token)
+        while not issuer and await _later(handed):
+            issuer = self._judge.issuer(neighbour, one.token)
         return issuer
 
     async def _new(
@@ -197,8 +196,7 @@ class Traffic:
     ) -> str:
         """Why it is refused; "": it is where it belongs."""
         ruling = self._judge.message(neighbour, one.token, one.topic, now_ms())
-        while ruling.heals and not ruling.accept and time.monotonic() - handed.begun < _SETTLE_S:
-            await asyncio.sleep(0.2)
+        while ruling.heals and not ruling.accept and await _later(handed):
             ruling = self._judge.message(neighbour, one.token, one.topic, now_ms())
         if not ruling.accept:
             return f"{ruling.reason} ({ruling.rule})"
@@ -263,6 +261,14 @@ class Traffic:
         held = self.dropped.setdefault(neighbour, Counter())
         held[word if word in COUNTED else THERE if word == neighbour else REFUSED] += 1
         self._audit("bridge-dropped", peer=neighbour, topic=topic, label=label, reason=why)
+
+
+async def _later(handed: Handed) -> bool:
+    """A little later, if the line's records may still be on their way."""
+    if time.monotonic() - handed.begun >= _SETTLE_S:
+        return False
+    await asyncio.sleep(0.2)
+    return True
 
 
 def now_ms() -> int:

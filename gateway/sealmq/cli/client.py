@@ -13,7 +13,6 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -289,11 +288,9 @@ def _paths(
     args: argparse.Namespace, form: handout.Form, names: list[str], layout: Layout
 ) -> list[Path]:
     """Where the enrolments go: one file, or of several or of rows one each, into a folder."""
-    if form.one_for_all:
+    if form.one_for_all or (len(names) == 1 and not args.rows):
         name = Path(args.rows).stem if args.rows else names[0]
         return [enrolment.path_for(args.output or f"{name}{form.suffix}", layout)]
-    if len(names) == 1 and not args.rows:
-        return [enrolment.path_for(args.output or f"{names[0]}{form.suffix}", layout)]
     folder = Path(args.output or ".")
     if args.output == "-" or not folder.is_dir():
         raise UsageError(
@@ -303,6 +300,7 @@ def _paths(
 
 
 def _say_added(args: argparse.Namespace, done: _Added, paths: list[Path]) -> None:
+    where = paths * len(done.drawn) if args.seal_to else paths
     said = [
         {
             "name": one["name"],
@@ -311,7 +309,7 @@ def _say_added(args: argparse.Namespace, done: _Added, paths: list[Path]) -> Non
             "added": one["name"] in done.added,
             "file": str(path),
         }
-        for one, path in zip(done.drawn, cycle(paths), strict=False)
+        for one, path in zip(done.drawn, where, strict=True)
     ]
     several = len(said) > 1 or bool(args.rows)
     if args.json:

@@ -169,7 +169,7 @@ class Decoder5:
         try:
             while (found := self._next(pos)) is not None:
                 first, body, stop = found
-                packets.append(self.packet(first, bytes(memoryview(held)[body:stop])))
+                packets.append(self._packet(first, bytes(memoryview(held)[body:stop])))
                 pos = stop
         except ProtocolError as error:
             self._fault = str(error)
@@ -205,7 +205,7 @@ class Decoder5:
             raise PacketTooLarge(f"remaining length {remaining}; at most {most} bytes are taken")
         return None if len(held) < at + remaining else (first, at, at + remaining)
 
-    def packet(self, first: int, body: bytes) -> Packet5:
+    def _packet(self, first: int, body: bytes) -> Packet5:
         kind = first >> 4
         if kind == 3:
             return _publish(first & 15, body)

@@ -273,18 +273,13 @@ def _put(table: Table, key: str, value: object) -> None:
     if key in table:
         table[key] = value
     else:
-        _put_all(table, {key: value})
-
-
-# New lines go after the table's last one, not after the comment above the next table.
-def _put_all(table: Table, new: Mapping[str, object]) -> None:
-    with _at_its_end(table):
-        for key, value in new.items():
+        with _at_its_end(table):
             table.append(key, value)
 
 
-# The same of values as TOML's text. tomlkit looks through the whole table for each `append`: 10,000
-# of them took minutes. So the first line goes that way, and the others after it in one piece.
+# New lines, with values as TOML's text. tomlkit looks through the whole table for each `append`:
+# 10,000 of them took minutes. So the first line goes that way, and the others after it in one
+# piece.
 def _put_lines(table: Table, new: Mapping[str, str]) -> None:
     lines = [(tomlkit.key(key), text) for key, text in new.items()]
     with _at_its_end(table):
@@ -294,6 +289,7 @@ def _put_lines(table: Table, new: Mapping[str, str]) -> None:
         table.value.body.extend(tomlkit.parse(rest).body)
 
 
+# New lines go after the table's last one, not after the comment above the next table.
 @contextmanager
 def _at_its_end(table: Table) -> Iterator[None]:
     body = table.value.body

@@ -261,7 +261,7 @@ def test_disable_is_answered_when_a_worker_that_hangs_has_been_ended(two: Worker
                 await hears(reads, b"before")
                 pid = two.pid_of(writer)
                 os.kill(pid, signal.SIGSTOP)
-                # Its owner ends it after 5 s: on a busy machine the usual 10 s are soon over.
+                # A worker that hangs is ended after 5 s; busy machines need more than 10.
                 words = ("client", "disable", str(two.root), writer, "--json", "-W", "60")
                 done = await asyncio.to_thread(sealmq, *words)
                 assert done.returncode == 0, done.stderr + done.stdout

@@ -632,7 +632,7 @@ class Exchange:
             made, _ = read_introduction(record)
             self._receive(made.by, record, now_ms)
             return
-        _, by, *rest = (BROUGHT, *opened(record, BROUGHT, 3))
+        by, *rest = opened(record, BROUGHT, 3)
         told = read_announcement(pack(*rest))
         self._tokens.announce(*told, now_ms, name(by) if by else "")
 
