@@ -25,7 +25,7 @@ BUILT_TESTS = $(filter-out %/test_shipping.py %/test_bench.py %/test_board_times
     $(shell grep -l 'from device_script' firmware/tests/test_*.py))
 PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help install setup demo lint ready test test-full test-built test-red fuzz bench-gateway bench-device bench-purposes bench-spark evidence firmware clean
+.PHONY: help install dist deb setup demo lint ready test test-full test-built test-red fuzz bench-gateway bench-device bench-purposes bench-spark evidence firmware clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -41,6 +41,13 @@ install:  ## a gateway, in PREFIX (/opt/sealmq); EXTRAS=flash, spark, factory fo
 	    --constraint .ci/constraints.txt '.$(if $(EXTRAS),[$(EXTRAS)])'
 	@[ ! -w $(BIN) ] || ln -sfn $(abspath $(PREFIX))/bin/sealmq $(BIN)/sealmq
 	@$(PREFIX)/bin/sealmq --version
+
+dist:  ## what a release has, in build/dist: wheel, sources, bill of materials, checksums
+	@packaging/dist.sh
+
+# EXTRAS, as above: flash,factory unless said.
+deb:  ## a Debian package for this machine's Debian, in build/deb (python3-venv is needed)
+	@packaging/deb.sh
 
 setup:  ## Debian packages, the virtualenv, MicroPython for this host
 	@.ci/setup.sh

@@ -47,6 +47,8 @@ _GENERAL = (
     "agent",
     "bench",
     "system-users",
+    "completion",
+    "manual",
 )
 
 _EXAMPLES = """\

@@ -1,13 +1,23 @@
-"""`sealmq system-users`: the system users that separate the processes of a site."""
+"""`sealmq system-users`: the system users that separate the processes of a site, and systemd's units."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import Any
+
+_SYSTEMD = Path(__file__).parents[1] / "systemd"
+"""Where a wheel has the units."""
+_TREE = Path(__file__).parents[2] / "systemd"
+"""Where a checkout has them."""
+_PROGRAM = "/opt/sealmq/bin/sealmq"
+"""What they start, as they stand."""
 
 _EXAMPLES = """\
 examples:
   sudo sealmq system-users
+  sudo sealmq system-users --units /etc/systemd/system
   sudo sealmq up /var/lib/sealmq/factory     runs each process as its own user from now on
 
 Makes the users sealmq-kg, sealmq-mediator, sealmq-broker and sealmq-bridge, and the group sealmq of
@@ -18,10 +28,16 @@ and SealMQ's own: a site below /root or a closed home will not do.
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """Add the parser."""
-    sub.add_parser(
+    parser = sub.add_parser(
         "system-users",
         help="make the system users that keep a site's processes apart (as root)",
         epilog=_EXAMPLES,
+    )
+    parser.add_argument(
+        "--units",
+        metavar="DIR",
+        type=Path,
+        help="write systemd's units for sites and agents there, too; they start this sealmq",
     )
 
 
@@ -31,4 +47,15 @@ def run(args: argparse.Namespace) -> int:
 
     made = users.create()
     print("\n".join(f"made {what}" for what in made) if made else "all users are there already")
+    if args.units is not None:
+        for unit in sorted((_SYSTEMD if _SYSTEMD.is_dir() else _TREE).glob("*.service")):
+            text = unit.read_text(encoding="utf-8").replace(_PROGRAM, str(_here()))
+            (args.units / unit.name).write_text(text, encoding="utf-8")
+            print(f"wrote {args.units / unit.name}")
+        print("next      systemctl daemon-reload")
     return 0
+
+
+def _here() -> Path:
+    """The command of this virtualenv, whatever it was started by."""
+    return Path(sys.prefix) / "bin" / "sealmq"

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# build/deb/sealmq_VERSION_ARCH.deb: a virtualenv in /opt/sealmq with all that a gateway needs, `sealmq` on
+# the path, the systemd units, man pages, completion. For the Debian that it is made on: the
+# virtualenv is bound to that Python's version, which the package depends on.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# Debian's own: the package's virtualenv starts it on the machine where it is installed.
+python=/usr/bin/python3
+extras=${EXTRAS-flash,factory}
+target=/opt/sealmq
+
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+umask 022
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$work/root
+mkdir -p "$root/DEBIAN" "$root$target" build/deb
+
+git archive HEAD | tar -x -C "$work" --one-top-level=tree
+"$python" -m venv "$root$target"
+"$root$target/bin/pip" install --quiet --disable-pip-version-check --no-compile \
+    --constraint .ci/constraints.txt "$work/tree${extras:+[$extras]}"
+version=$("$root$target/bin/python" -P -c 'import sealmq; print(sealmq.__version__)')
+needs=$("$python" -c 'import sys; a, b = sys.version_info[:2]; print(f"python3 (>= {a}.{b}), python3 (<< {a}.{b + 1})")')
+architecture=$(dpkg --print-architecture)
+
+# Commands, completion and manual are made by the program itself, before it is moved.
+pages=$root/usr/share
+mkdir -p "$pages/man/man1" "$pages/bash-completion/completions" "$pages/zsh/vendor-completions"
+"$root$target/bin/sealmq" manual --into "$pages/man/man1" >/dev/null
+gzip -9n "$pages"/man/man1/*.1
+"$root$target/bin/sealmq" completion bash >"$pages/bash-completion/completions/sealmq"
+"$root$target/bin/sealmq" completion zsh >"$pages/zsh/vendor-completions/_sealmq"
+
+"$root$target/bin/pip" uninstall --quiet --yes pip setuptools 2>/dev/null
+# A virtualenv knows where it was made: its commands' first lines and its own file.
+rm -f "$root$target"/bin/activate* "$root$target"/bin/Activate.ps1
+grep -rIlF --null "$root$target" "$root$target" | xargs -0 -r sed -i "s#$root$target#$target#g"
+# Compiled here, by content: a command that root runs writes nothing there, and the package is the
+# same whenever it is made.
+find "$root$target" -name __pycache__ -prune -exec rm -rf {} +
+"$python" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$root" \
+    "$root$target/lib"/python3*/site-packages || true
+find "$root$target" -name RECORD -path '*.dist-info/*' -exec sed -i '/__pycache__/d' {} +
+
+install -D -m 0644 -t "$root/usr/lib/systemd/system" gateway/systemd/*.service
+mkdir -p "$root/usr/bin" "$root/usr/share/doc/sealmq" "$root/etc/sealmq"
+chmod 0700 "$root/etc/sealmq"
+ln -s "$target/bin/sealmq" "$root/usr/bin/sealmq"
+gzip -9nc CHANGELOG.md >"$root/usr/share/doc/sealmq/changelog.gz"
+install -m 0644 LICENSE "$root/usr/share/doc/sealmq/copyright"
+
+size=$(du -sk --apparent-size --exclude DEBIAN "$root" | cut -f1)
+sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$architecture/" -e "s/@PYTHON@/$needs/" \
+    -e "s/@SIZE@/$size/" packaging/debian/control.in >"$root/DEBIAN/control"
+install -m 0755 -t "$root/DEBIAN" packaging/debian/{preinst,postinst,prerm,postrm}
+
+find "$root" -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference -d "@$SOURCE_DATE_EPOCH" {} +
+made=build/deb/sealmq_${version}_$architecture.deb
+dpkg-deb --root-owner-group -Zxz --build "$root" "$made" >/dev/null
+echo "$made: $(stat -c %s "$made" | numfmt --to=iec), $((size / 1024)) MB installed"
