@@ -46,7 +46,7 @@ dist:  ## what a release has, in build/dist: wheel, sources, bill of materials, 
 	@packaging/dist.sh
 
 # EXTRAS, as above: flash,factory unless said.
-deb:  ## a Debian package for this machine's Debian, in build/deb (python3-venv is needed)
+deb: dist  ## a Debian package for this machine's Debian, in build/deb (python3-venv is needed)
 	@packaging/deb.sh
 
 setup:  ## Debian packages, the virtualenv, MicroPython for this host

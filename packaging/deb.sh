@@ -18,10 +18,9 @@ trap 'rm -rf "$work"' EXIT
 root=$work/root
 mkdir -p "$root/DEBIAN" "$root$target" build/deb
 
-git archive HEAD | tar -x -C "$work" --one-top-level=tree
 "$python" -m venv "$root$target"
 "$root$target/bin/pip" install --quiet --disable-pip-version-check --no-compile \
-    --constraint .ci/constraints.txt "$work/tree${extras:+[$extras]}"
+    --constraint .ci/constraints.txt "$(ls build/dist/sealmq-*.whl)${extras:+[$extras]}"
 version=$("$root$target/bin/python" -P -c 'import sealmq; print(sealmq.__version__)')
 needs=$("$python" -c 'import sys; a, b = sys.version_info[:2]; print(f"python3 (>= {a}.{b}), python3 (<< {a}.{b + 1})")')
 architecture=$(dpkg --print-architecture)
@@ -59,5 +58,5 @@ install -m 0755 -t "$root/DEBIAN" packaging/debian/{preinst,postinst,prerm,postr
 
 find "$root" -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference -d "@$SOURCE_DATE_EPOCH" {} +
 made=build/deb/sealmq_${version}_$architecture.deb
-dpkg-deb --root-owner-group -Zxz --build "$root" "$made" >/dev/null
+dpkg-deb --root-owner-group -Zzstd --build "$root" "$made" >/dev/null
 echo "$made: $(stat -c %s "$made" | numfmt --to=iec), $((size / 1024)) MB installed"

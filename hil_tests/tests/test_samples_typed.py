@@ -30,6 +30,13 @@ ELSEWHERE = {
     "README.md: SealMQ": HERE + "test_readme.py::test_its_commands_show_what_it_shows",
     "README.md: Install on a gateway": HERE
     + "test_install.py::test_an_installed_gateway_works_and_says_what_is_missing",
+    # What only a Raspberry Pi can do is done by nobody here: the card, its clock.
+    "gateway/INSTALL.md: The machine": HERE
+    + "test_package.py::test_from_the_package_to_doctor_in_five_commands",
+    "gateway/INSTALL.md: From the Debian package": HERE
+    + "test_package.py::test_from_the_package_to_doctor_in_five_commands",
+    "gateway/INSTALL.md: With pipx, or from a checkout": HERE
+    + "test_install.py::test_an_installed_gateway_works_and_says_what_is_missing",
     "firmware/README.md: What ships": HERE + "test_samples.py::by_hand",
     "firmware/README.md: If a board is lost": HERE
     + "test_lost_board.py::test_one_command_shuts_it_out",

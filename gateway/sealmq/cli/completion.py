@@ -1,4 +1,4 @@
-"""`sealmq completion SHELL`: what bash or zsh completes after `sealmq`, made from the parser by shtab."""
+"""`sealmq completion SHELL`: what bash or zsh completes, made from the parser by shtab."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ examples:
   sealmq completion zsh > ~/.zfunc/_sealmq     in a folder that $fpath names
 """
 # What a word of this name is: shtab completes paths where it is told so.
-_PATHS = {"FILE": "FILE", "PATH": "FILE", "SITE": "DIRECTORY", "FOLDER": "DIRECTORY", "DIR": "DIRECTORY"}
+_PATHS = {
+    "FILE": "FILE",
+    "PATH": "FILE",
+    "SITE": "DIRECTORY",
+    "FOLDER": "DIRECTORY",
+    "DIR": "DIRECTORY",
+}
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:

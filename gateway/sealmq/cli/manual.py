@@ -112,4 +112,6 @@ def _day() -> str:
     """Of SOURCE_DATE_EPOCH where a package is built, so that it is the same each time."""
     at = os.environ.get("SOURCE_DATE_EPOCH")
     now = datetime.datetime.now(datetime.UTC)
-    return (datetime.datetime.fromtimestamp(int(at), datetime.UTC) if at else now).date().isoformat()
+    return (
+        (datetime.datetime.fromtimestamp(int(at), datetime.UTC) if at else now).date().isoformat()
+    )

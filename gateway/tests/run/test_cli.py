@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -181,3 +183,62 @@ def test_debug_shows_the_traceback(
     failing.append(ValueError("oops"))
     assert cli.main(["init"]) == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_every_command_has_a_manual_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["manual", "--into", str(tmp_path)]) == 0
+    wanted = {parser.prog.replace(" ", "-") for parser in parsers(cli.build()) if parser.add_help}
+    assert {file.stem for file in tmp_path.iterdir()} == wanted | {"sealmq"}
+    for file in tmp_path.iterdir():
+        page = file.read_text(encoding="utf-8")
+        for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES"):
+            assert page.count(f".SH {section}\n") == 1, file.name
+    page = (tmp_path / "sealmq-pub.1").read_text()
+    assert "\\fB\\-\\-retain\\fR" in page
+    assert "sealmq pub factory \\-\\-client m1\\-temp\\-sensor" in page
+    capsys.readouterr()
+    assert cli.main(["manual", "pub"]) == 0
+    assert capsys.readouterr().out == page
+    assert cli.main(["manual", "fly"]) == 2
+
+
+@pytest.fixture(scope="module")
+def completing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("completion") / "sealmq"
+    file.write_text(sealmq("completion", "bash").stdout)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("typed", "offers"),
+    [
+        ("pu", "pub"),
+        ("client a", "add"),
+        ("client add --seal", "--seal-to"),
+        ("sub --enr", "--enrolment"),
+    ],
+)
+def test_bash_completes_commands_and_options(typed: str, offers: str, completing: Path) -> None:
+    words = ["sealmq", *typed.split()]
+    script = (
+        f". {completing}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; "
+        "$(complete -p sealmq | sed 's/.* -F \\([^ ]*\\).*/\\1/') sealmq; echo ${COMPREPLY[@]}"
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert offers in done.stdout.split()
+
+
+def test_the_page_has_each_exit_code_that_a_help_names() -> None:
+    """In a table; and a number that no help has any more is taken out of it."""
+    page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    table = page.partition("## Exit codes\n")[2].partition("\n## ")[0]
+    rows = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+    told = "\n".join(parser.epilog or "" for parser in parsers(cli.build()))
+    named = set()
+    for text in re.findall(r"(?:E|e)xit codes?:? .*(?:\n.+)*", told):
+        named |= {int(code) for code in re.findall(r"(?:^|[:;,] |codes? )(\d{1,3})[ :]", text)}
+    assert named >= {0, 1, 2, 3, 12, 27, 130}
+    # 4 is a board's, whose commands are a program of their own.
+    assert rows == named | {4}
