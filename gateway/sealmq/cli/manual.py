@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _pages() -> dict[str, str]:
-    """The text in man(7) of each command's page, by its words (`client add`); of "", sealmq's own."""
+    """The text in man(7) of each command's page, by its words (`client add`; "": sealmq)."""
     from .main import build
 
     found = dict(_below(build(), "MQTT for fleets of small devices, safe to share"))
@@ -111,7 +112,5 @@ def _as_it_stands(text: str) -> str:
 def _day() -> str:
     """Of SOURCE_DATE_EPOCH where a package is built, so that it is the same each time."""
     at = os.environ.get("SOURCE_DATE_EPOCH")
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        (datetime.datetime.fromtimestamp(int(at), datetime.UTC) if at else now).date().isoformat()
-    )
+    made = datetime.datetime.fromtimestamp(int(at) if at else time.time(), datetime.UTC)
+    return made.date().isoformat()

@@ -1,4 +1,4 @@
-"""`sealmq system-users`: the system users that separate the processes of a site, and systemd's units."""
+"""`sealmq system-users`: the system users that separate a site's processes; systemd's units."""
 
 from __future__ import annotations
 
