@@ -23,6 +23,8 @@ INSTEAD = {
     "systemctl enable --now sealmq@factory": f"sealmq up {SITE} --detach",
 }
 
+MOUNTS = (("proc", "proc"), ("sysfs", "sys"), ("tmpfs", "dev/shm"), ("tmpfs", "run"))
+
 
 def make(*words: str, **env: str) -> None:
     done = subprocess.run(
@@ -63,19 +65,14 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )  # fmt: skip
     mounted = []
     try:
-        for kind, where in (
-            ("proc", "proc"),
-            ("sysfs", "sys"),
-            ("tmpfs", "dev/shm"),
-            ("tmpfs", "run"),
-        ):
+        for kind, where in MOUNTS:
             (root / where).mkdir(exist_ok=True)
             subprocess.run(["mount", "-t", kind, kind, str(root / where)], check=True)
             mounted.append(root / where)
         yield root
     finally:
-        for where in reversed(mounted):
-            subprocess.run(["umount", "--lazy", str(where)], check=True)
+        for folder in reversed(mounted):
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +102,7 @@ def typed() -> list[str]:
 
 @pytest.mark.full
 def test_from_the_package_to_doctor_in_five_commands(debian: Path, inside: Inside) -> None:
+    """The upgrade is one to the same version; a chroot has no systemd to restart the site."""
     make("deb")
     [package] = (ROOT / "build/deb").glob("sealmq_*.deb")
     shutil.copy(package, debian / "root" / package.name)
