@@ -24,6 +24,7 @@ from sealmq.mqtt import (
     Pubrec,
     Pubrel,
     Suback,
+    Will,
     build,
 )
 from sealmq.unix import connected
@@ -32,6 +33,8 @@ from .errors import Closed, Silent, Unreachable, Untrusted
 from .target import Target
 
 _MOST = 1 << 20
+# Of what has come and nobody has asked for: a broker can send faster than it answers.
+_MOST_UNREAD = 16 << 20
 _CURE = "do ca, cert and key belong together, and does the broker's certificate name this host?"
 
 P = TypeVar("P")
@@ -41,7 +44,8 @@ class Peer:
     """One connection, to be used as `async with Peer(target, "sealmq/probe/x") as peer`.
 
     Entering gives a peer whatever the broker's CONNACK says: `code`, and `present` for "session
-    present". Raises Unreachable when there is none.
+    present". Raises Unreachable when there is none. name: of whom the certificate has to be, where
+    target.host is the address that the name was resolved to.
     """
 
     def __init__(
@@ -52,15 +56,17 @@ class Peer:
         clean: bool = True,
         timeout_s: float = 5.0,
         context: ssl.SSLContext | None = None,
+        name: str | None = None,
+        will: Will | None = None,
     ) -> None:
         self.code, self.present = 0, False
         self._target, self._client_id, self._clean = target, client_id, clean
-        self._timeout_s = timeout_s
+        self._timeout_s, self._name, self._will = timeout_s, name or target.host, will
         self._context = context if context is not None else target.context()
         self._who = f"broker {target.address}"
         self._decoder = Decoder(_MOST, "client")
         self._inbox: list[Packet] = []
-        self._ids = 0
+        self._ids = self._unread = 0
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -94,7 +100,7 @@ class Peer:
                         target.host,
                         target.port,
                         ssl=self._context,
-                        server_hostname=target.host if self._context is not None else None,
+                        server_hostname=self._name if self._context is not None else None,
                     )
         except TimeoutError:
             raise Silent(f"{self._who} does not answer within {self._timeout_s:g} s") from None
@@ -109,6 +115,7 @@ class Peer:
             build.connect(
                 self._client_id,
                 clean_session=self._clean,
+                will=self._will,
                 username=target.user,
                 password=None if target.password is None else target.password.encode(),
             )
@@ -156,6 +163,15 @@ class Peer:
             for _ in ids:
                 await self.wait(Pubcomp)
 
+    async def offer(self, topic: str, payload: bytes) -> bool:
+        """Publish at QoS 1 and wait until it has been dealt with: whether it was acknowledged. A
+        broker that refuses may hang up (Closed), or drop the message without a word.
+        """
+        self._ids += 1
+        self._send(build.publish(topic, payload, 1, packet_id=self._ids) + build.pingreq())
+        await self.wait(Pingresp)
+        return self._found(Puback) is not None
+
     async def held(self) -> None:
         """Reads what has come by now, without acknowledging any of it."""
         self._send(build.pingreq())
@@ -193,6 +209,7 @@ class Peer:
         for at, packet in enumerate(self._inbox):
             if isinstance(packet, kind):
                 del self._inbox[at]
+                self._unread = self._unread if self._inbox else 0
                 return packet
         return None
 
@@ -201,11 +218,20 @@ class Peer:
         chunk = b"" if reader is None else await reader.read(4096)
         if not chunk:
             raise ConnectionResetError
+        self._unread += len(chunk)
+        if self._unread > _MOST_UNREAD:
+            raise Unreachable(f"{self._who} sends more than {_MOST_UNREAD >> 20} MiB unasked")
         self._inbox += self._decoder.feed(chunk)
 
     def _send(self, data: bytes) -> None:
         if self._writer is not None:
             self._writer.write(data)
+
+    def cut(self) -> None:
+        """Go away without a DISCONNECT, as one that has lost its network: its will is sent."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+            self._writer = None
 
     def _close(self) -> None:
         if self._writer is not None:
