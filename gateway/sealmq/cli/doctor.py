@@ -35,11 +35,11 @@ It makes clients and topics of its own (names that begin with sealmq-doctor), tr
 an attacker would, at the broker and at the mediator, and takes them out again. Nobody else's topics
 and keys are touched. Run it as the site's owner or as root, on the gateway.
 {families}
---broker: a broker of any kind, with accounts of its own; gateway/DOCTOR.md has the file. What the
-file does not allow an account must fail: reading and publishing across the access list, by #, by a
+--broker: a broker of any kind, with accounts of its own; gateway/DOCTOR.md has the file. What that
+does not allow an account must fail: reading and publishing across the access list, by #, by a
 shared subscription, by a will; $SYS; entering without a name; a client id that is another's; and
-what is left after a revocation. It says what is OPEN and how Mosquitto and EMQX close it. It writes on
-the topics of the file alone, clears what it retained, and ends after --seconds and --messages. An
+what is left after a revocation. It says what is OPEN and how Mosquitto and EMQX close it. It writes
+on the topics of the file alone, clears what it retained, and ends after --seconds or --messages. An
 address that is not this machine's own is tried where --address says it.
 
 Each try holds, FAILED, or could not be tried, with the reason; "ok" and "healthy" of --json are
@@ -157,7 +157,8 @@ async def _at_site(site: str) -> list[Any]:
 
 async def _at_broker(args: argparse.Namespace) -> list[Any]:
     from sealmq.doctor.accounts import load
-    from sealmq.doctor.foreign import Limits, examine
+    from sealmq.doctor.foreign import examine
+    from sealmq.doctor.probe import Limits
     from sealmq.doctor.reach import reach
     from sealmq.doctor.revoking import Revoking
 

@@ -50,15 +50,18 @@ class Accounts:
         every = [topic for one in self.each for topic in (*one.read, *one.write)]
         return tuple(dict.fromkeys(every))
 
-    def reader(self, topic: str, but: Account | None = None) -> Account | None:
-        """Somebody who may read it; `but` only where nobody else may."""
-        found = [one for one in self.each if topic in one.read]
-        return next((one for one in found if one != but), found[0] if found else None)
+    def reader(self, topic: str, but: Account | None = None) -> Account:
+        """Somebody who may read a topic of the file; `but` only where nobody else may."""
+        return _first([one for one in self.each if topic in one.read], but)
 
-    def writer(self, topic: str, but: Account | None = None) -> Account | None:
-        """Somebody who may write it; `but` only where nobody else may."""
-        found = [one for one in self.each if topic in one.write]
-        return next((one for one in found if one != but), found[0] if found else None)
+    def writer(self, topic: str, but: Account | None = None) -> Account:
+        """Somebody who may write a topic of the file; `but` only where nobody else may."""
+        return _first([one for one in self.each if topic in one.write], but)
+
+
+# `load` has seen to it that there is one.
+def _first(found: list[Account], but: Account | None) -> Account:
+    return next((one for one in found if one != but), found[0])
 
 
 def load(path: Path) -> Accounts:
@@ -120,6 +123,9 @@ def _account(row: Mapping[str, Any], below: str, path: Path, mode: int) -> Accou
     where = f"account {name!r}"
     if not name or discouraged_fault(name) or "\0" in name:
         raise ConfigError(f"{name!r} is no user name", "printable text", key="account.name")
+    client_id = text(row, "account.client_id")
+    if discouraged_fault(client_id) or "\0" in client_id:
+        raise ConfigError(f"{client_id!r} is no client id", "printable text", key=where)
     here, file = text(row, "password"), text(row, "password_file")
     if bool(here) == bool(file):
         raise ConfigError("a password in one place", "password_file or password", key=where)
@@ -138,7 +144,7 @@ def _account(row: Mapping[str, Any], below: str, path: Path, mode: int) -> Accou
         _topics(row, "read", below, where),
         _topics(row, "write", below, where),
         sys,
-        text(row, "client_id"),
+        client_id,
     )
 
 
@@ -162,7 +168,6 @@ def _consistent(accounts: Accounts) -> None:
     if not accounts.topics or len(accounts.topics) > _MOST_TOPICS:
         raise ConfigError(f"{len(accounts.topics)} topics", f"it names 1 to {_MOST_TOPICS}")
     for topic in accounts.topics:
-        if accounts.reader(topic) is None:
-            raise ConfigError(f"{topic!r} has no reader", _READER, key="read")
-        if accounts.writer(topic) is None:
-            raise ConfigError(f"{topic!r} has no writer", _READER, key="write")
+        for key in ("read", "write"):
+            if all(topic not in getattr(one, key) for one in accounts.each):
+                raise ConfigError(f"nobody may {key} {topic!r}", _READER, key=key)

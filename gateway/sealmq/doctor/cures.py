@@ -88,8 +88,8 @@ CURES = {
         "emqx": _E_KICK,
     },
     "retained": {
-        "mosquitto": "check_retain_source true (the default), or clear it: mosquitto_pub -r -n -t "
-        "TOPIC",
+        "mosquitto": "check_retain_source true, written out: the manual calls it the default, and "
+        "2.0.11 does not check without the line. Or clear it: mosquitto_pub -r -n -t TOPIC",
         "emqx": "clear it: DELETE /api/v5/mqtt/retainer/message/TOPIC, or an empty retained "
         "message",
     },

@@ -16,7 +16,7 @@ from sealmq.broker.errors import BadAddress, Unreachable
 from sealmq.broker.target import split
 from sealmq.site.reading import open_plain
 
-from .foreign import Where
+from .probe import Where
 
 _SHAPE = "mqtt[s]://HOST[:PORT]; accounts stand in the file of --as"
 _RESOLVE_S = 10.0
