@@ -33,8 +33,6 @@ from .errors import Closed, Silent, Unreachable, Untrusted
 from .target import Target
 
 _MOST = 1 << 20
-# Of what has come and nobody has asked for: a broker can send faster than it answers.
-_MOST_UNREAD = 16 << 20
 _CURE = "do ca, cert and key belong together, and does the broker's certificate name this host?"
 
 P = TypeVar("P")
@@ -45,7 +43,8 @@ class Peer:
 
     Entering gives a peer whatever the broker's CONNACK says: `code`, and `present` for "session
     present". Raises Unreachable when there is none. name: of whom the certificate has to be, where
-    target.host is the address that the name was resolved to.
+    target.host is the address that the name was resolved to. most_unread: bytes that may come and
+    not be asked for, say while a SUBACK is waited for; None: any number.
     """
 
     def __init__(
@@ -58,6 +57,7 @@ class Peer:
         context: ssl.SSLContext | None = None,
         name: str | None = None,
         will: Will | None = None,
+        most_unread: int | None = None,
     ) -> None:
         self.code, self.present = 0, False
         self._target, self._client_id, self._clean = target, client_id, clean
@@ -67,6 +67,7 @@ class Peer:
         self._decoder = Decoder(_MOST, "client")
         self._inbox: list[Packet] = []
         self._ids = self._unread = 0
+        self._most_unread = most_unread
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -219,8 +220,8 @@ class Peer:
         if not chunk:
             raise ConnectionResetError
         self._unread += len(chunk)
-        if self._unread > _MOST_UNREAD:
-            raise Unreachable(f"{self._who} sends more than {_MOST_UNREAD >> 20} MiB unasked")
+        if self._most_unread is not None and self._unread > self._most_unread:
+            raise Unreachable(f"{self._who} sends more than {self._most_unread} bytes unasked")
         self._inbox += self._decoder.feed(chunk)
 
     def _send(self, data: bytes) -> None:

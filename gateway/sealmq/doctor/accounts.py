@@ -68,8 +68,6 @@ def load(path: Path) -> Accounts:
     """Read and check it. ConfigError, whose text has no password."""
     try:
         return _read(path)
-    except BadAddress as error:
-        raise ConfigError(str(error), error.hint) from None
     except ConfigError as error:
         error.path = str(path)
         raise
@@ -138,9 +136,13 @@ def _account(row: Mapping[str, Any], below: str, path: Path, mode: int) -> Accou
     sys = row.get("sys", False)
     if type(sys) is not bool:
         raise ConfigError("sys is true or false", "sys = true: it may read $SYS/#", key=where)
+    try:
+        password = here or read_password(path.parent / Path(file).expanduser())
+    except BadAddress as error:
+        raise ConfigError(str(error), error.hint, key=where) from None
     return Account(
         name,
-        here or read_password(path.parent / Path(file).expanduser()),
+        password,
         _topics(row, "read", below, where),
         _topics(row, "write", below, where),
         sys,

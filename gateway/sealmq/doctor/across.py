@@ -244,11 +244,9 @@ class Across:
         async with probe.enter(writer) as other, probe.enter(victim, name, clean=False) as line:
             await line.subscribe(topic)
             await probe.until(line, await probe.publish(other, topic), Came())
-            present = False
             try:
                 async with probe.peer(thief, name, clean=False) as stolen:
                     said = f"CONNACK {stolen.code}" if stolen.code else "both are served"
-                    present = stolen.present
                     if not stolen.code:
                         mark = await probe.publish(other, topic)
                         await probe.now(stolen, got)
@@ -264,8 +262,6 @@ class Across:
             found.append(f"{thief.name} ends {victim.name}'s connection")
         if topic not in thief.read and mark in got.marks:
             found.append(f"{thief.name} gets what {victim.name} has subscribed to")
-        elif present:
-            found.append(f"{thief.name} gets {victim.name}'s session")
         if found:
             raise Failed(" and ".join(found) + ", by its client id alone")
         return said

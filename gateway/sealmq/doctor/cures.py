@@ -77,19 +77,19 @@ CURES = {
         "authorization.cache.ttl",
     },
     "live": {
-        "mosquitto": "with acl_file, SIGHUP is enough. With the dynamic security plugin: "
-        "setDefaultACLAccess publishClientReceive deny, and publishClientReceive rules for each "
-        "role: its default delivers whatever was subscribed to once",
+        "mosquitto": "acl_file and password_file after SIGHUP, and the dynamic security plugin at "
+        "once, end it; somebody else's plugin may judge at SUBSCRIBE alone, or keep its answers",
         "emqx": _E_KICK,
     },
     "kept": {
-        "mosquitto": "as for a connection: with the dynamic security plugin, "
-        "setDefaultACLAccess publishClientReceive deny; it disconnects, and the session stays",
+        "mosquitto": "as for a connection; persistent_client_expiration ends sessions of who stays "
+        "away",
         "emqx": _E_KICK,
     },
     "retained": {
         "mosquitto": "check_retain_source true, written out: the manual calls it the default, and "
-        "2.0.11 does not check without the line. Or clear it: mosquitto_pub -r -n -t TOPIC",
+        "2.0.11 does not check without the line. It asks the access list: take the account out of "
+        "acl_file, not of password_file alone. Or clear it: mosquitto_pub -r -n -t TOPIC",
         "emqx": "clear it: DELETE /api/v5/mqtt/retainer/message/TOPIC, or an empty retained "
         "message",
     },

@@ -27,6 +27,7 @@ from .result import Unclear
 SYS = "$SYS/"
 PREFIX = b"sealmq doctor, may be deleted: "
 REFUSED = 0x80
+_MOST_UNREAD = 16 << 20
 BREAKS_OFF = (BrokerError, Unclear, OSError)
 """What ends a try without a result."""
 Lines: TypeAlias = dict[Account, Peer]
@@ -118,6 +119,7 @@ class Probe:
             context=where.bare if bare else where.context,
             name=where.host,
             will=will,
+            most_unread=_MOST_UNREAD,
         )
 
     @asynccontextmanager

@@ -10,10 +10,21 @@ import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sealmq.broker.mosquitto import hashed
-from sealmq.mqtt import Connect, Decoder, MqttError, Packet, Pingreq, Publish, Subscribe, build
+from sealmq.mqtt import (
+    Connect,
+    Decoder,
+    Disconnect,
+    MqttError,
+    Packet,
+    Pingreq,
+    Publish,
+    Subscribe,
+    build,
+)
 
 MOSQUITTO = "/usr/sbin/mosquitto"
 BELOW = "sealmq-doctor/"
@@ -114,20 +125,26 @@ class Mosquitto:
     def url(self) -> str:
         return f"mqtt://127.0.0.1:{self.port}"
 
-    def revoking(self, *, told: bool = True) -> tuple[str, str]:
-        """Commands that take ann's topics away and give them back; told: and tell the broker."""
-        without = self._write("acl.without", self.acl.read_text().replace("user ann", "user xxx"))
-        had = self._write("acl.had", self.acl.read_text())
-        tell = f"kill -HUP {self._process.pid}" if told else "true"
-        return tuple(  # type: ignore[return-value]
-            f"sh -c 'cp {source} {self.acl} && {tell}'" for source in (without, had)
+    def revoking(self, file: str = "acl", *, told: bool = True) -> tuple[str, str]:
+        """Commands that take ann out of a file and put her back; told: and tell the broker."""
+        had = (self.folder / file).read_text()
+        without = (
+            had.replace("user ann", "user xxx") if file == "acl" else had.replace("ann:", "xxx:")
         )
+        old, new = self._write(f"{file}.had", had), self._write(f"{file}.without", without)
+        tell = f"kill -HUP {self._process.pid}" if told else "true"
+        take, give = (
+            f"sh -c 'cp {source} {self.folder / file} && {tell}'" for source in (new, old)
+        )
+        return take, give
 
     def stop(self) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         self._process.wait(30)
 
+
+# --- brokers of our own ---
 
 Answer = Callable[[Packet], bytes]
 
@@ -192,3 +209,113 @@ async def serving(answer: Answer, pause_s: float = 0.0) -> AsyncIterator[int]:
         server.close()
         for task in tasks:
             task.cancel()
+
+
+_MAY_READ = {"ann": {"ann", "all"}, "bob": {"bob", "all"}, "ops": {"ann", "bob", "all"}}
+_MAY_WRITE = {"ann": {"ann"}, "bob": {"bob"}, "ops": {"ann", "bob", "all"}}
+
+
+@dataclass
+class _Session:
+    filters: set[str] = field(default_factory=set)
+    waiting: list[tuple[str, bytes]] = field(default_factory=list)
+    writer: asyncio.StreamWriter | None = None
+    clean: bool = True
+
+    def give(self, topic: str, payload: bytes, retained: bool = False) -> None:
+        if self.writer is None or self.writer.is_closing():
+            self.waiting.append((topic, payload))
+        else:
+            self.writer.write(build.publish(topic, payload, 1, retained, packet_id=1))
+
+
+class JudgesOnce:
+    """As EMQX is said to (emqx#3487): it judges at SUBSCRIBE and PUBLISH alone, so what was granted
+    or retained stays. `revoked`: a file; once it is there, ann may do nothing. A client has its
+    user's name as its id.
+    """
+
+    def __init__(self, revoked: Path) -> None:
+        self._revoked = revoked
+        self._sessions: dict[str, _Session] = {}
+        self._retained: dict[str, bytes] = {}
+
+    def _may(self, user: str, topic: str, rights: dict[str, set[str]]) -> bool:
+        if user == "ann" and self._revoked.exists():
+            return False
+        return topic.removeprefix(BELOW) in rights[user] and topic.startswith(BELOW)
+
+    def _published(self, user: str, topic: str, payload: bytes, retain: bool) -> None:
+        if not self._may(user, topic, _MAY_WRITE):
+            return
+        if retain:
+            self._retained[topic] = payload
+        for session in self._sessions.values():
+            if topic in session.filters:
+                session.give(topic, payload)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        decoder = Decoder(1 << 20, "server")
+        user, will = "", None
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            while chunk := await reader.read(65536):
+                for packet in decoder.feed(chunk):
+                    if isinstance(packet, Connect):
+                        user, will = packet.username or "", packet.will
+                        if PASSWORDS.get(user, "").encode() != (packet.password or b"-"):
+                            writer.write(build.connack(False, 5))
+                            writer.close()
+                            return
+                        self._connected(user, packet.clean_session, writer)
+                    elif isinstance(packet, Disconnect):
+                        will = None
+                    else:
+                        self._take(user, packet, writer)
+        session = self._sessions.get(user)
+        if session and session.clean and session.writer is writer:
+            del self._sessions[user]
+        if will is not None:
+            self._published(user, will.topic, will.payload, will.retain)
+        writer.close()
+
+    def _connected(self, user: str, clean: bool, writer: asyncio.StreamWriter) -> None:
+        if clean:
+            self._sessions.pop(user, None)
+        writer.write(build.connack(user in self._sessions, 0))
+        session = self._sessions.setdefault(user, _Session())
+        session.writer, session.clean = writer, clean
+        while session.waiting:
+            session.give(*session.waiting.pop(0))
+
+    def _take(self, user: str, packet: Packet, writer: asyncio.StreamWriter) -> None:
+        session = self._sessions[user]
+        if isinstance(packet, Publish):
+            self._published(user, packet.topic, packet.payload, packet.retain)
+            writer.write(build.puback(packet.packet_id))
+        elif isinstance(packet, Pingreq):
+            writer.write(build.pingresp())
+        elif isinstance(packet, Subscribe):
+            asked = [filt for filt, _ in packet.filters]
+            sys = user == "ops"
+            granted = [
+                filt for filt in asked if self._may(user, filt, _MAY_READ) or (sys and "$" in filt)
+            ]
+            codes = [1 if filt in granted else 0x80 for filt in asked]
+            writer.write(build.suback(packet.packet_id, codes))
+            session.filters |= {*granted}
+            for filt in granted:
+                if found := self._retained.get(filt):
+                    session.give(filt, found, retained=True)
+                if filt.startswith("$"):
+                    session.give("$SYS/version", b"1")
+
+
+@contextlib.asynccontextmanager
+async def listening(broker: JudgesOnce) -> AsyncIterator[int]:
+    """Its port."""
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()

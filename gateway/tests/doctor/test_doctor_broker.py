@@ -22,6 +22,7 @@ from doctor.brokers import (
     PASSWORDS,
     SAFE,
     SAFE_ACL,
+    JudgesOnce,
     Mosquitto,
     accounts_file,
     babbles,
@@ -29,8 +30,11 @@ from doctor.brokers import (
     grants_and_hangs,
     hangs,
     lies,
+    listening,
     serving,
 )
+from sealmq.broker.peer import Peer
+from sealmq.broker.target import Target
 from sealmq.doctor.accounts import load
 from sealmq.doctor.cures import CURES, TITLES
 from sealmq.doctor.foreign import examine
@@ -46,8 +50,8 @@ def without(*starts: str) -> tuple[str, ...]:
     return tuple(line for line in SAFE if not line.startswith(starts))
 
 
-def visit(broker: Mosquitto, *, told: bool = True) -> list[Finding]:
-    revoking = Revoking.of(*broker.revoking(told=told), False)
+def visit(broker: Mosquitto, file: str = "acl", *, told: bool = True) -> list[Finding]:
+    revoking = Revoking.of(*broker.revoking(file, told=told), False)
     where = Where("127.0.0.1", "127.0.0.1", broker.port)
     accounts = load(accounts_file(broker.folder))
     return asyncio.run(examine(where, accounts, Limits(answer_s=1.5), revoking))
@@ -118,6 +122,34 @@ def test_a_revocation_that_the_broker_was_not_told_of_is_no_leftover(tmp_path: P
     assert by_rule(found, None) == {"live", "kept", "retained"}
 
 
+def test_who_has_no_password_any_more_has_rights_as_far_as_what_it_retained_goes(
+    tmp_path: Path,
+) -> None:
+    broker = Mosquitto(tmp_path)
+    try:
+        found = visit(broker, "passwords")
+    finally:
+        broker.stop()
+    assert by_rule(found, False) == {"retained"}
+    assert by_rule(found, None) == set()
+
+
+def test_a_broker_that_judges_once_is_open_after_a_revocation(tmp_path: Path) -> None:
+    revoked = tmp_path / "revoked"
+    accounts = load(accounts_file(tmp_path))
+    revoking = Revoking(("touch", str(revoked)), ("rm", str(revoked)))
+
+    async def both() -> list[Finding]:
+        async with listening(JudgesOnce(revoked)) as port, asyncio.timeout(30):
+            where = Where("127.0.0.1", "127.0.0.1", port)
+            return await examine(where, accounts, Limits(answer_s=1), revoking)
+
+    found = asyncio.run(both())
+    assert by_rule(found, False) == {"live", "kept", "retained"}, [f.to_json() for f in found]
+    assert by_rule(found, None) == set()
+    assert not revoked.exists()
+
+
 # --- the command, at a safe broker ---
 
 
@@ -151,7 +183,7 @@ def test_a_safe_broker_is_closed_and_nothing_is_left_of_it(safe: Mosquitto) -> N
     assert [r["who"] for r in told["tries"] if r["rule"] == "write"] == ["ann", "bob"]
     assert all(word not in done.stdout + done.stderr for word in PASSWORDS.values())
     assert safe.acl.read_text() == SAFE_ACL
-    assert retained(safe) == ""
+    assert retained(safe) == {}
 
 
 def test_without_a_revocation_it_says_so_and_is_not_healthy(safe: Mosquitto) -> None:
@@ -165,9 +197,7 @@ def test_without_a_revocation_it_says_so_and_is_not_healthy(safe: Mosquitto) -> 
 
 
 def test_what_somebody_else_retains_is_left_alone(safe: Mosquitto) -> None:
-    # mosquitto_pub takes a password from its command line or from a file of options.
-    theirs = ("-t", f"{BELOW}ann", "-r", "-q", "1")
-    subprocess.run(client(safe, "pub", *theirs, "-m", "theirs"), check=True, timeout=30)
+    retained(safe, b"theirs")
     try:
         revoke, restore = safe.revoking()
         words = ("--revoke-command", revoke, "--restore-command", restore, "--json")
@@ -175,12 +205,14 @@ def test_what_somebody_else_retains_is_left_alone(safe: Mosquitto) -> None:
         [row] = [row for row in told["tries"] if row["rule"] == "retained"]
         assert row["ok"] is None
         assert row["result"] == "not tried"
-        assert retained(safe) == f"{BELOW}ann theirs\n"
+        assert retained(safe) == {f"{BELOW}ann": b"theirs"}
     finally:
-        subprocess.run(client(safe, "pub", *theirs, "-n"), check=True, timeout=30)
+        retained(safe, b"")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)]
+)
 def test_who_ends_it_half_way_finds_nothing_left(safe: Mosquitto, number: int) -> None:
     mark = safe.folder / f"revoking-{number}"
     revoke = f"sh -c 'touch {mark}; exec sleep 50'"
@@ -193,12 +225,12 @@ def test_who_ends_it_half_way_finds_nothing_left(safe: Mosquitto, number: int) -
         assert time.monotonic() < end
         time.sleep(0.01)
     # It is there now, and whoever subscribes gets it.
-    assert retained(safe).startswith(f"{BELOW}ann sealmq doctor, may be deleted")
+    assert retained(safe)[f"{BELOW}ann"].startswith(b"sealmq doctor, may be deleted")
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     assert process.returncode == (130 if number == signal.SIGINT else 2), said
     assert b"Traceback" not in said
-    assert retained(safe) == ""
+    assert retained(safe) == {}
 
 
 def test_by_hand_it_waits_for_who_takes_the_rights_away(safe: Mosquitto) -> None:
@@ -227,18 +259,22 @@ def test_a_hand_that_is_not_there_is_no_revocation(safe: Mosquitto) -> None:
     assert [row["result"] for row in rows] == ["not tried"]
 
 
-def client(broker: Mosquitto, what: str, *words: str) -> list[str]:
-    where = ["-h", "127.0.0.1", "-p", str(broker.port), "-u", "ops", "-P", PASSWORDS["ops"]]
-    return [f"mosquitto_{what}", *where, *words]
+def retained(broker: Mosquitto, *publish: bytes) -> dict[str, bytes]:
+    """All that it keeps below the doctor's topic, once this was retained on ann's."""
 
+    async def ask() -> dict[str, bytes]:
+        target = Target("127.0.0.1", broker.port, "ops", PASSWORDS["ops"])
+        found = {}
+        async with Peer(target, "ops") as ops:
+            for payload in publish:
+                await ops.publish(f"{BELOW}ann", payload, retain=True)
+            await ops.subscribe(f"{BELOW}#")
+            await ops.publish(f"{BELOW}all", b"that is all")
+            while (message := await ops.message()).payload != b"that is all":
+                found[message.topic] = message.payload
+        return found
 
-def retained(broker: Mosquitto) -> str:
-    """All that it keeps below the doctor's topic: asked for with a last message after it."""
-    words = ["-t", f"{BELOW}#", "-v", "-W", "1"]
-    done = subprocess.run(
-        client(broker, "sub", *words), capture_output=True, text=True, timeout=30, check=False
-    )
-    return done.stdout
+    return asyncio.run(ask())
 
 
 # --- brokers that misbehave ---
