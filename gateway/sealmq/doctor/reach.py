@@ -5,6 +5,7 @@ only its name, is said: a name leads elsewhere tomorrow.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import os
 import socket
@@ -50,7 +51,18 @@ async def reach(
                 f"{host} is {address}, which is not this machine",
                 f"is that broker yours to try? Then: --address {address}",
             )
-    return Where(host, found[0], port, context, bare)
+    return Where(host, await _answering(found, port), port, context, bare)
+
+
+# `localhost` is two addresses, of which a broker may listen at one.
+async def _answering(found: list[str], port: int) -> str:
+    for address in found if len(found) > 1 else ():
+        with contextlib.suppress(OSError):
+            async with asyncio.timeout(_RESOLVE_S / len(found)):
+                _, writer = await asyncio.open_connection(address, port)
+            writer.close()
+            return address
+    return found[0]
 
 
 async def _resolved(host: str, port: int) -> list[str]:

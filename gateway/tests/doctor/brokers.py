@@ -232,11 +232,13 @@ class _Session:
 class JudgesOnce:
     """As EMQX is said to (emqx#3487): it judges at SUBSCRIBE and PUBLISH alone, so what was granted
     or retained stays. `revoked`: a file; once it is there, ann may do nothing. A client has its
-    user's name as its id.
+    user's name as its id. deaf: of this topic it delivers the first messages and no more, which it
+    acknowledges all the same; (topic, how many).
     """
 
-    def __init__(self, revoked: Path) -> None:
+    def __init__(self, revoked: Path, deaf: tuple[str, int] = ("", 0)) -> None:
         self._revoked = revoked
+        self._deaf, self._heard = deaf
         self._sessions: dict[str, _Session] = {}
         self._retained: dict[str, bytes] = {}
 
@@ -250,6 +252,10 @@ class JudgesOnce:
             return
         if retain:
             self._retained[topic] = payload
+        if topic == BELOW + self._deaf:
+            self._heard -= 1
+            if self._heard < 0:
+                return
         for session in self._sessions.values():
             if topic in session.filters:
                 session.give(topic, payload)

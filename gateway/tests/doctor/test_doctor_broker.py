@@ -136,18 +136,34 @@ def test_who_has_no_password_any_more_has_rights_as_far_as_what_it_retained_goes
 
 def test_a_broker_that_judges_once_is_open_after_a_revocation(tmp_path: Path) -> None:
     revoked = tmp_path / "revoked"
-    accounts = load(accounts_file(tmp_path))
     revoking = Revoking(("touch", str(revoked)), ("rm", str(revoked)))
 
-    async def both() -> list[Finding]:
-        async with listening(JudgesOnce(revoked)) as port, asyncio.timeout(30):
-            where = Where("127.0.0.1", "127.0.0.1", port)
-            return await examine(where, accounts, Limits(answer_s=1), revoking)
-
-    found = asyncio.run(both())
+    found = judged(JudgesOnce(revoked), tmp_path, revoking)
     assert by_rule(found, False) == {"live", "kept", "retained"}, [f.to_json() for f in found]
     assert by_rule(found, None) == set()
     assert not revoked.exists()
+
+
+def test_what_nobody_gets_is_not_called_closed_to_one(tmp_path: Path) -> None:
+    # The two messages of what is allowed come; after that ann's topic is dead, to everybody.
+    broker = JudgesOnce(tmp_path / "never", deaf=("ann", 2))
+    found = judged(broker, tmp_path, Revoking())
+    of_bob = {one.rule: one for one in found if one.who == "bob"}
+    for rule in ("read", "hash", "share", "write", "will"):
+        assert (of_bob[rule].ok, of_bob[rule].word) == (None, "could not tell:"), rule
+        assert f"{BELOW}ann" in of_bob[rule].reason
+    assert by_rule(found, False) == set()
+
+
+def judged(broker: JudgesOnce, folder: Path, revoking: Revoking) -> list[Finding]:
+    accounts = load(accounts_file(folder))
+
+    async def both() -> list[Finding]:
+        async with listening(broker) as port, asyncio.timeout(30):
+            where = Where("127.0.0.1", "127.0.0.1", port)
+            return await examine(where, accounts, Limits(answer_s=1), revoking)
+
+    return asyncio.run(both())
 
 
 # --- the command, at a safe broker ---
