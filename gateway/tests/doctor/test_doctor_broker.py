@@ -33,12 +33,14 @@ from doctor.brokers import (
     listening,
     serving,
 )
+from sealmq.broker import issuing
 from sealmq.broker.peer import Peer
 from sealmq.broker.target import Target
 from sealmq.doctor.accounts import load
 from sealmq.doctor.cures import CURES, TITLES
 from sealmq.doctor.foreign import examine
 from sealmq.doctor.probe import Limits, Where
+from sealmq.doctor.reach import reach
 from sealmq.doctor.result import Finding
 from sealmq.doctor.revoking import Revoking
 
@@ -291,6 +293,36 @@ def retained(broker: Mosquitto, *publish: bytes) -> dict[str, bytes]:
         return found
 
     return asyncio.run(ask())
+
+
+def test_over_tls_who_shows_no_certificate_gets_no_connection(tmp_path: Path) -> None:
+    ca, other = issuing.new_ca("ca"), issuing.new_ca("another")
+    pairs = {"server": issuing.server(ca, ["localhost"]), "doctor": issuing.client(ca, "doctor")}
+    for name, pair in {"ca": ca, "other": other, **pairs}.items():
+        (tmp_path / f"{name}.crt").write_bytes(pair.cert_pem)
+        (tmp_path / f"{name}.key").touch(0o600)
+        (tmp_path / f"{name}.key").write_bytes(pair.key_pem)
+    tls = "cafile ca.crt\ncertfile server.crt\nkeyfile server.key\nrequire_certificate true"
+    broker = Mosquitto(tmp_path, tls=tls)
+    accounts = load(accounts_file(tmp_path))
+
+    async def tried_with(cafile: str) -> list[Finding]:
+        files = (tmp_path / name for name in (cafile, "doctor.crt", "doctor.key"))
+        where = await reach(f"mqtts://localhost:{broker.port}", [], *files)
+        return await examine(where, accounts, Limits(), Revoking())
+
+    try:
+        found = asyncio.run(tried_with("ca.crt"))
+        assert by_rule(found, False) == set()
+        assert by_rule(found, None) == {"anew", "live", "kept", "retained"}
+        [anonymous] = [one for one in found if one.rule == "anonymous"]
+        assert anonymous.reason == "CONNACK 5, without a certificate: no TLS"
+        # Of somebody who is not that broker nothing is known.
+        found = asyncio.run(tried_with("other.crt"))
+        assert by_rule(found, True) == {"left"}
+        assert by_rule(found, False) == set()
+    finally:
+        broker.stop()
 
 
 # --- brokers that misbehave ---
