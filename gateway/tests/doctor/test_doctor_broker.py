@@ -265,6 +265,7 @@ def test_by_hand_it_waits_for_who_takes_the_rights_away(safe: Mosquitto) -> None
     assert process.returncode == 0, out
 
 
+@pytest.mark.full
 def test_a_hand_that_is_not_there_is_no_revocation(safe: Mosquitto) -> None:
     command = [sys.executable, "-m", "sealmq.cli", "doctor", *map(str, at(safe))]
     command += ["--revoke-by-hand", "--json"]
@@ -316,7 +317,8 @@ def test_over_tls_who_shows_no_certificate_gets_no_connection(tmp_path: Path) ->
         assert by_rule(found, False) == set()
         assert by_rule(found, None) == {"anew", "live", "kept", "retained"}
         [anonymous] = [one for one in found if one.rule == "anonymous"]
-        assert anonymous.reason == "CONNACK 5, without a certificate: no TLS"
+        # Which of both depends on what comes first, the alert or the end.
+        assert anonymous.reason.partition("certificate: ")[2] in ("no TLS", "hung up on")
         # Of somebody who is not that broker nothing is known.
         found = asyncio.run(tried_with("other.crt"))
         assert by_rule(found, True) == {"left"}

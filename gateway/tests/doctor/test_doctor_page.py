@@ -6,12 +6,15 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from sealmq.doctor.cures import CURES, TITLES
 from typed_page import console, free_port, typed
 
 PAGE = Path(__file__).parents[2] / "DOCTOR.md"
 
 
+@pytest.mark.full
 def test_the_page_as_it_stands(tmp_path: Path) -> None:
     text, port = PAGE.read_text(), str(free_port())
     for kind, name in (("conf", "mosquitto.conf"), ("acl", "acl"), ("toml", "accounts.toml")):
