@@ -54,32 +54,33 @@ class Across:
         return "published, delivered, acknowledged"
 
     async def anonymous(self) -> str:
-        said = [await self._stranger(None, None)]
+        said = [await self._stranger("who gives no name", None, None)]
         if self._probe.where.bare is not self._probe.where.context:
-            said.append("without a certificate: " + await self._stranger(None, None, bare=True))
-        return await self._said(said)
+            whom = "who gives no name and no certificate"
+            said.append(f"without a certificate: {await self._stranger(whom, None, None, True)}")
+        return self._if_others_get_in(said)
 
     async def guess(self) -> str:
-        who = self._accounts.each[0]
-        said = [await self._stranger(who.name, new_name())]
-        said.append("without a password: " + await self._stranger(who.name, None))
-        return await self._said(said)
+        name = self._accounts.each[0].name
+        said = [await self._stranger(f"{name} with another password", name, new_name())]
+        bare = await self._stranger(f"{name} without a password", name, None)
+        return self._if_others_get_in([*said, f"without a password: {bare}"])
 
-    async def _said(self, said: Iterable[str]) -> str:
+    def _if_others_get_in(self, said: Iterable[str]) -> str:
         if not self._probe.seen:
             raise Unclear("it lets nobody in, the accounts of the file neither")
         return ", ".join(said)
 
-    async def _stranger(self, user: str | None, password: str | None, bare: bool = False) -> str:
+    async def _stranger(
+        self, whom: str, user: str | None, password: str | None, bare: bool = False
+    ) -> str:
         target = Target(self._probe.where.address, self._probe.where.port, user, password)
         try:
             async with self._probe.peer(None, target=target, bare=bare) as line:
                 if line.code:
                     return f"CONNACK {line.code}"
                 await line.held()
-                reads = await self._reads(line)
-                whom = "who gives no name" if user is None else f"who gives the name {user!r} alone"
-                raise Failed(f"{whom} is let in and served{reads}")
+                raise Failed(f"{whom} is let in and served{await self._reads(line)}")
         except Closed:
             return _HUNG_UP
         except Untrusted:  # of the certificate that is missing

@@ -71,6 +71,12 @@ UNSAFE = {
         # Who gives no name cannot be called by it: without that line ids are anybody's.
         {"anonymous", "takeover"},
     ),
+    # A name is asked for, since ids are names; its password is compared with nothing.
+    "no password file": (
+        (*without("allow_anonymous", "password_file"), "allow_anonymous true"),
+        SAFE_ACL,
+        {"guess"},
+    ),
     "no access list": (
         without("acl_file"),
         SAFE_ACL,
@@ -103,6 +109,9 @@ def test_what_is_open_is_found_and_nothing_else(name: str, tmp_path: Path) -> No
         broker.stop()
     assert by_rule(found, False) == is_open, [one.to_json() for one in found]
     assert RULES == {one.rule for one in found}
+    if name == "anonymous":
+        [row] = [one for one in found if one.rule == "anonymous"]
+        assert row.reason == "who gives no name is let in and served"
     # Of a revocation that has not taken effect nothing else is known.
     unknown = {"live", "kept", "retained"} if "anew" in is_open else set()
     assert by_rule(found, None) == unknown
