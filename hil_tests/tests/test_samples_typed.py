@@ -86,6 +86,11 @@ ELSEWHERE = {
         for n in ("", " 2", " 3", " 4", " 5")
     },
     **{
+        f"gateway/DOCTOR.md: Ten minutes, with a broker for trying{n}": "gateway/tests/doctor/"
+        "test_doctor_page.py::test_the_page_as_it_stands"
+        for n in ("", " 2", " 3")
+    },
+    **{
         f"gateway/BLINDED.md: Ten minutes{n}": HERE
         + "test_blinded_page.py::test_the_page_as_it_stands"
         for n in ("", " 2", " 3", " 4")

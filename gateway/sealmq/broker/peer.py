@@ -24,6 +24,7 @@ from sealmq.mqtt import (
     Pubrec,
     Pubrel,
     Suback,
+    Will,
     build,
 )
 from sealmq.unix import connected
@@ -41,7 +42,9 @@ class Peer:
     """One connection, to be used as `async with Peer(target, "sealmq/probe/x") as peer`.
 
     Entering gives a peer whatever the broker's CONNACK says: `code`, and `present` for "session
-    present". Raises Unreachable when there is none.
+    present". Raises Unreachable when there is none. name: of whom the certificate has to be, where
+    target.host is the address that the name was resolved to. most_unread: bytes that may come and
+    not be asked for, say while a SUBACK is waited for; None: any number.
     """
 
     def __init__(
@@ -52,15 +55,19 @@ class Peer:
         clean: bool = True,
         timeout_s: float = 5.0,
         context: ssl.SSLContext | None = None,
+        name: str | None = None,
+        will: Will | None = None,
+        most_unread: int | None = None,
     ) -> None:
         self.code, self.present = 0, False
         self._target, self._client_id, self._clean = target, client_id, clean
-        self._timeout_s = timeout_s
+        self._timeout_s, self._name, self._will = timeout_s, name or target.host, will
         self._context = context if context is not None else target.context()
         self._who = f"broker {target.address}"
         self._decoder = Decoder(_MOST, "client")
         self._inbox: list[Packet] = []
-        self._ids = 0
+        self._ids = self._unread = 0
+        self._most_unread = most_unread
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -94,7 +101,7 @@ class Peer:
                         target.host,
                         target.port,
                         ssl=self._context,
-                        server_hostname=target.host if self._context is not None else None,
+                        server_hostname=self._name if self._context is not None else None,
                     )
         except TimeoutError:
             raise Silent(f"{self._who} does not answer within {self._timeout_s:g} s") from None
@@ -109,6 +116,7 @@ class Peer:
             build.connect(
                 self._client_id,
                 clean_session=self._clean,
+                will=self._will,
                 username=target.user,
                 password=None if target.password is None else target.password.encode(),
             )
@@ -156,6 +164,15 @@ class Peer:
             for _ in ids:
                 await self.wait(Pubcomp)
 
+    async def offer(self, topic: str, payload: bytes) -> bool:
+        """Publish at QoS 1 and wait until it has been dealt with: whether it was acknowledged. A
+        broker that refuses may hang up (Closed), or drop the message without a word.
+        """
+        self._ids += 1
+        self._send(build.publish(topic, payload, 1, packet_id=self._ids) + build.pingreq())
+        await self.wait(Pingresp)
+        return self._found(Puback) is not None
+
     async def held(self) -> None:
         """Reads what has come by now, without acknowledging any of it."""
         self._send(build.pingreq())
@@ -193,6 +210,7 @@ class Peer:
         for at, packet in enumerate(self._inbox):
             if isinstance(packet, kind):
                 del self._inbox[at]
+                self._unread = self._unread if self._inbox else 0
                 return packet
         return None
 
@@ -201,11 +219,20 @@ class Peer:
         chunk = b"" if reader is None else await reader.read(4096)
         if not chunk:
             raise ConnectionResetError
+        self._unread += len(chunk)
+        if self._most_unread is not None and self._unread > self._most_unread:
+            raise Unreachable(f"{self._who} sends more than {self._most_unread} bytes unasked")
         self._inbox += self._decoder.feed(chunk)
 
     def _send(self, data: bytes) -> None:
         if self._writer is not None:
             self._writer.write(data)
+
+    def cut(self) -> None:
+        """Go away without a DISCONNECT, as one that has lost its network: its will is sent."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+            self._writer = None
 
     def _close(self) -> None:
         if self._writer is not None:

@@ -12,7 +12,7 @@ import ssl
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from .errors import BadAddress
 from .tls import Files
@@ -80,15 +80,7 @@ def parse(
     tls: Files | None = None,
 ) -> Target:
     """The broker that the URL names; what it does not say comes from the other values."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise BadAddress("the broker's URL is malformed", _SHAPE) from None
-    if parts.scheme not in _PORTS or not host or parts.path not in ("", "/"):
-        raise BadAddress("the broker's URL is not one of ours", _SHAPE)
-    if parts.query or parts.fragment or port == 0:
-        raise BadAddress("the broker's URL says more than an address", _SHAPE)
+    parts, host, port = split(url)
     if parts.scheme == "mqtts" and tls is None:
         raise BadAddress(
             "mqtts:// without certificates: the mediator has to show one of its own",
@@ -103,7 +95,21 @@ def parse(
     if password is not None and user is None:
         raise BadAddress("a password without a user name [MQTT-3.1.2-22]", _SHAPE)
     secure = tls if parts.scheme == "mqtts" else None
-    return Target(host, port or _PORTS[parts.scheme], user, password, secure)
+    return Target(host, port, user, password, secure)
+
+
+def split(url: str, shape: str = _SHAPE) -> tuple[SplitResult, str, int]:
+    """A broker's URL in its parts, and host and port. BadAddress, with the shape as its hint."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise BadAddress("the broker's URL is malformed", shape) from None
+    if parts.scheme not in _PORTS or not host or parts.path not in ("", "/"):
+        raise BadAddress("the broker's URL is not one of ours", shape)
+    if parts.query or parts.fragment or port == 0:
+        raise BadAddress("the broker's URL says more than an address", shape)
+    return parts, host, port or _PORTS[parts.scheme]
 
 
 def names_password(url: str) -> bool:

@@ -10,6 +10,7 @@ from sealmq.broker.errors import BrokerError
 from sealmq.families.faults import of_family
 from sealmq_spec.errors import SealError
 
+from .cures import CURES, TITLES
 from .errors import Broken
 
 
@@ -24,6 +25,11 @@ class Result:
     name: str
     ok: bool | None
     reason: str
+
+    @property
+    def word(self) -> str:
+        """For people."""
+        return {True: "holds ", False: "FAILED", None: "could not be tried:"}[self.ok]
 
     def to_json(self) -> dict[str, Any]:
         """A row of `--json`."""
@@ -40,6 +46,41 @@ class Failed(Exception):
 
 class Untried(Exception):
     """It cannot be tried from here."""
+
+
+class Unclear(Exception):
+    """It was tried, and shows nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(Result):
+    """A try at somebody's broker. rule: of cures.py; who: the account; tried: whether it was.
+
+    `ok` is None where it was not tried, and where it could not be told.
+    """
+
+    rule: str
+    who: str
+    tried: bool
+
+    @classmethod
+    def of(cls, rule: str, who: str, came: str | Exception) -> Finding:
+        """Of a try that came to this: why it is well, or what it raised."""
+        title = TITLES[rule] + (f": {who}" if who else "")
+        ok = True if isinstance(came, str) else False if isinstance(came, Failed) else None
+        return cls(title, ok, str(came), rule, who, not isinstance(came, Untried))
+
+    @property
+    def word(self) -> str:
+        """For people."""
+        if self.ok is None:
+            return "could not tell:" if self.tried else "not tried:"
+        return "closed" if self.ok else "OPEN"
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of `--json`; how it is closed where it is open."""
+        closed = {"closed_by": CURES[self.rule]} if self.ok is False else {}
+        return {**asdict(self), "result": self.word.rstrip(":").lower(), **closed}
 
 
 def healthy(results: Iterable[Result]) -> bool | None:
