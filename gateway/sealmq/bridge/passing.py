@@ -1,12 +1,13 @@
 """The client of a bridge: it hands on m1 as it is, both ways, and has no key that would open one.
 
 What it receives is sealed to its own link (SPEC.md 3.3, ref 1); what it publishes it seals for its
-link alone. What it received counts as taken, and is acknowledged, once `take` has returned.
+link alone. What it receives is acknowledged by `settle`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from sealmq.client import Client, ClientError, Options
@@ -63,9 +64,9 @@ class _Unopened(Reader):
 
 
 class Passing(Client):
-    """take: gets each message, whose payload is an m1."""
+    """take: gets this client and each message, whose payload is an m1."""
 
-    take: Callable[[Message], None] | None = None
+    take: Callable[[Passing, Message], None] | None = None
 
     @classmethod
     def of(
@@ -73,7 +74,7 @@ class Passing(Client):
         enrolment: Mapping[str, Any],
         address: tuple[str, int],
         options: Options,
-        take: Callable[[Message], None] | None,
+        take: Callable[[Passing, Message], None] | None,
         on_news: Callable[[News], None] | None = None,
     ) -> Passing:
         """Not connected yet. address: the site's own mediator's."""
@@ -89,7 +90,7 @@ class Passing(Client):
         self._boots.reader = _Unopened(  # type: ignore[assignment]
             self._boots.identity, make, _KEPT
         )
-        self._desk.take = self.take
+        self._desk.take = None if self.take is None else partial(self.take, self)
 
     async def pass_on(self, topic: str, m1: bytes, qos: int, retain: bool, within: float) -> None:
         """Publish an m1 of another site. As `publish` otherwise."""
