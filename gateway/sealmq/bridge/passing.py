@@ -6,12 +6,14 @@ link alone. What it receives is acknowledged by `settle`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from sealmq.client import Client, ClientError, Options
 from sealmq.client.cipher import make
+from sealmq.client.errors import TimedOut
 from sealmq.client.operations import Draft
 from sealmq.client.values import Message, News
 from sealmq_spec.const import LIVE, RETAINED
@@ -95,7 +97,23 @@ class Passing(Client):
     async def pass_on(self, topic: str, m1: bytes, qos: int, retain: bool, within: float) -> None:
         """Publish an m1 of another site. As `publish` otherwise."""
         draft = Draft(topic, check_topic(topic), m1, qos, retain, LIVE, 0, passed=True)
-        await self._running().publish(draft, None, within)
+        operations = self._running()
+        begun = operations.begin(draft)
+        if begun is None:
+            await operations.publish(draft, None, within)
+            return
+        ctr, acked = begun
+        limit = asyncio.get_running_loop().call_later(within, _too_late, acked, topic)
+        try:
+            await acked
+        finally:
+            limit.cancel()
+            operations.forget(ctr)
+
+
+def _too_late(acked: asyncio.Future[None], topic: str) -> None:
+    if not acked.done():
+        acked.set_exception(TimedOut(f"publish to {topic}: no answer"))
 
 
 __all__ = ["ClientError", "Head", "Passing", "SealError", "head"]

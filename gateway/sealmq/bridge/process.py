@@ -58,6 +58,8 @@ from .traffic import Import, Traffic, now_ms
 log = logging.getLogger("sealmq.bridge")
 
 _POLL_S = 1.0
+# Messages that the own broker has not taken: the most that a client may have.
+_INFLIGHT = 60
 _WAIT_S = 0.5, 15.0
 # The mediator may not have heard yet of keys that have come.
 _KEYS_S = 10.0
@@ -228,7 +230,9 @@ class Bridge:
                 continue
             if not row["out"]:
                 heard = self._heard(which.here)
-                client = self._in[which] = Passing.of(enrolment, address, Options(), None, heard)
+                client = self._in[which] = Passing.of(
+                    enrolment, address, Options(inflight=_INFLIGHT), None, heard
+                )
                 await client.connect()
                 continue
             # One for each peer: families may let one have what another may not.

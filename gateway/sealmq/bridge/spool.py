@@ -15,6 +15,7 @@ and what is forgotten so counts as new: readers' own windows drop it.
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import sqlite3
 from collections import OrderedDict
@@ -36,8 +37,10 @@ EACH_SENDER = 32
 _CACHED = 1024
 # What a message takes beside its topic and m1.
 _EACH = 64
-HOLD_S = 0.05
+HOLD_S = 0.25
 """A message that may be held is in memory for once or twice as long, at most."""
+HOLD_BYTES = 4 << 20
+"""In memory, of all that may be held."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS message (
@@ -119,6 +122,7 @@ class Spool:
         path.chmod(0o600)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
+        self._power = True
         self._db.executescript(_TABLES)
         rows = self._db.execute(
             "SELECT neighbour, COUNT(*), SUM(LENGTH(m1) + LENGTH(topic)), MAX(seq) "
@@ -129,8 +133,10 @@ class Spool:
         self._top = {who: int(top) for who, _, _, top in rows}
         self._seq = int(self._db.execute("SELECT MAX(seq) FROM message").fetchone()[0] or 0)
         self._fresh: dict[int, _Fresh] = {}
+        self._fresh_bytes = 0
         self._queues: dict[str, dict[int, _Fresh]] = {}
-        self._done: list[tuple[str, int, int]] = []
+        # What has gone from the disk, of each neighbour: what each message takes, by its number.
+        self._done: dict[str, dict[int, int]] = {}
         self._seen = _Windows(self._db)
         self._then: list[Told] = []
         self._planned = self._ageing = False
@@ -162,9 +168,10 @@ class Spool:
         for who in to:
             self._queues.setdefault(who, {})[self._seq] = fresh
             self._hold(who, _cost(one), 1)
+        self._fresh_bytes += _cost(one)
         if safe is not None:
             fresh.safe.append(safe)
-        if hold:
+        if hold and self._fresh_bytes <= HOLD_BYTES:
             self._age()
         else:
             self.plan()
@@ -206,7 +213,7 @@ class Spool:
         """
         fresh = self._fresh.get(one.seq)
         if fresh is None:
-            self._done.append((neighbour, one.seq, _cost(one.message)))
+            self._done.setdefault(neighbour, {})[one.seq] = _cost(one.message)
             self._age()
         elif neighbour in fresh.waits:
             self._leave(fresh, neighbour)
@@ -229,6 +236,7 @@ class Spool:
     def _out(self, fresh: _Fresh) -> None:
         """It is not in memory any more: each neighbour has it, or it is on disk."""
         del self._fresh[fresh.seq]
+        self._fresh_bytes -= _cost(fresh.message)
         for who in fresh.waits:
             del self._queues[who][fresh.seq]
         for safe in fresh.safe:
@@ -291,27 +299,27 @@ class Spool:
         if not (fresh or self._done or self._seen.changed):
             return
         gone: list[tuple[str, Waiting]] = []
-        with self._all(bool(fresh)):
+        with self._whole(bool(fresh)):
             if fresh:
                 self._put_judged(self._keeps())
-            ended = [one for one in self._done if self._delete(one[0], one[1])]
             held = {who: list(sums) for who, sums in self._held.items()}
-            for who, _, cost in ended:
-                held[who][0] -= 1
-                held[who][1] -= cost
+            for who, some in self._done.items():
+                for seq in self._delete(who, some):
+                    held[who][0] -= 1
+                    held[who][1] -= some[seq]
             for who in {who for one in fresh for who in one.waits}:
                 gone += self._make_room(who, held[who], fresh)
             lost = {(who, one.seq) for who, one in gone}
             rows = [(w, one.seq) for one in fresh for w in one.waits if (w, one.seq) not in lost]
-            some = {seq for _, seq in rows}
+            stay = {seq for _, seq in rows}
             self._db.executemany(
                 f"INSERT INTO message (seq, {_COLUMNS}) "  # noqa: S608
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(one.seq, *one.message) for one in fresh if one.seq in some],
+                [(one.seq, *one.message) for one in fresh if one.seq in stay],
             )
             self._db.executemany("INSERT INTO waiting VALUES (?, ?)", rows)
             self._seen.write()
-        self._done, self._held = [], held
+        self._done, self._held = {}, held
         self._seen.written()
         for who, seq in rows:
             self._top[who] = max(self._top.get(who, 0), seq)
@@ -321,11 +329,20 @@ class Spool:
             self._out(one)
 
     @contextmanager
-    def _all(self, power: bool) -> Iterator[None]:
+    def _whole(self, power: bool) -> Iterator[None]:
+        """All of it or nothing; power: on disk afterwards, and not only out of this process. A full
+        disk may have taken the transaction back already.
+        """
+        if power is not self._power:
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if power else 'NORMAL'}")
+            self._power = power
+        self._db.execute("BEGIN IMMEDIATE")
         try:
-            with _whole(self._db, power):
-                yield
+            yield
+            self._db.execute("COMMIT")
         except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
             self._seen.failed()
             raise
 
@@ -342,22 +359,26 @@ class Spool:
                 break
             [oldest] = some
             last = oldest.seq
-            self._delete(who, last)
+            self._delete(who, (last,))
             gone.append((who, oldest))
             held[0] -= 1
             held[1] -= _cost(oldest.message)
         return gone
 
-    def _delete(self, who: str, seq: int) -> bool:
-        found = self._db.execute("DELETE FROM waiting WHERE neighbour = ? AND seq = ?", (who, seq))
-        if not found.rowcount:
-            return False
+    def _delete(self, who: str, some: Iterable[int]) -> list[int]:
+        """Those of them that were there."""
+        numbers = json.dumps(list(some))
+        found = self._db.execute(
+            "DELETE FROM waiting WHERE neighbour = ? AND seq IN (SELECT value FROM json_each(?)) "
+            "RETURNING seq",
+            (who, numbers),
+        ).fetchall()
         self._db.execute(
-            "DELETE FROM message WHERE seq = ?1 "
-            "AND NOT EXISTS (SELECT 1 FROM waiting WHERE seq = ?1)",
-            (seq,),
+            "DELETE FROM message WHERE seq IN (SELECT value FROM json_each(?)) "
+            "AND NOT EXISTS (SELECT 1 FROM waiting WHERE waiting.seq = message.seq)",
+            (numbers,),
         )
-        return True
+        return [int(seq) for (seq,) in found]
 
     # --- what is known of others ---
 
@@ -367,7 +388,8 @@ class Spool:
 
     def put_certificate(self, peer: str, der: bytes) -> None:
         """In the place of what was there."""
-        self._db.execute("INSERT OR REPLACE INTO certificate VALUES (?, ?)", (peer, der))
+        with self._whole(True):
+            self._db.execute("INSERT OR REPLACE INTO certificate VALUES (?, ?)", (peer, der))
 
     def judged(self) -> list[tuple[bytes, bytes]]:
         """What the judge keeps: keys and records."""
@@ -376,7 +398,7 @@ class Spool:
     def put_judged(self, changes: Collection[Kept]) -> None:
         """Records in the place of what their keys had. On disk when this returns."""
         if changes:
-            with _whole(self._db, True):
+            with self._whole(True):
                 self._put_judged(changes)
 
     def _put_judged(self, changes: Collection[Kept]) -> None:
@@ -474,24 +496,3 @@ class _Windows:
 
 def _cost(one: Message) -> int:
     return len(one.m1) + len(one.topic) + _EACH
-
-
-@contextmanager
-def _whole(db: sqlite3.Connection, power: bool) -> Iterator[None]:
-    """All of it or nothing; power: on disk afterwards, and not only out of this process. A full
-    disk may have taken the transaction back already.
-    """
-    if not power:
-        db.execute("PRAGMA synchronous = NORMAL")
-    try:
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-    finally:
-        if not power:
-            db.execute("PRAGMA synchronous = FULL")
