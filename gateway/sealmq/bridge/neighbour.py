@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
@@ -195,7 +196,7 @@ class Neighbour:
         last = 0
         while True:
             self.news.clear()
-            await self._records(line)
+            await self._records(line, self._host.judge.pending(self._name))
             room = INFLIGHT - len(self._answered)
             some = self._host.spool.after(self._name, last, room)
             for one in some:
@@ -216,13 +217,15 @@ class Neighbour:
             host.spool.done(self._name, one)
             return
         # Keys first: what comes before them is refused there.
-        await self._ours.wait()
+        if not self._ours.is_set():
+            await self._ours.wait()
         if message.label and (message.label, said.epoch) not in self._given:
             await self.give()
             await host.far_keys(message.label)
             await self._ours.wait()
             self._given.add((message.label, said.epoch))
-        await self._records(line)
+        if records := host.judge.pending(self._name):
+            await self._records(line, records)
         # From now on: what comes again after a kill may be in the spool already, and the peer takes
         # the second of one line for a replay.
         self._sent.add(which)
@@ -233,8 +236,8 @@ class Neighbour:
         )  # fmt: skip
         line.send(MESSAGE, body.pack())
 
-    async def _records(self, line: Line) -> None:
-        for record in self._host.judge.pending(self._name):
+    async def _records(self, line: Line, records: Iterable[bytes]) -> None:
+        for record in records:
             while wait := self._sends[RECORD].take(len(record), time.monotonic()):
                 await line.flush()
                 await asyncio.sleep(wait)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from sealmq.client import Client, ClientError, Options
@@ -17,17 +17,20 @@ from sealmq.client.errors import TimedOut
 from sealmq.client.operations import Draft
 from sealmq.client.values import Message, News
 from sealmq_spec.const import LIVE, RETAINED
-from sealmq_spec.envelope import get_m1
+from sealmq_spec.envelope import CTR1, get_m1
 from sealmq_spec.errors import Malformed, SealError
 from sealmq_spec.reader import Message as Opened
 from sealmq_spec.reader import Reader
 from sealmq_spec.topics import check_topic
 
 _KEPT = 64
+# Where sender, boot and salt begin in an m1; up to the counter.
+_WHOSE = CTR1 - 14
 
 
 class Head(NamedTuple):
-    """What an m1 says in clear. `origin`: whose boot session it is, without its site."""
+    """What an m1 says in clear. `origin`: whose boot session it is (sender, boot, salt), without
+    its site."""
 
     kind: int
     epoch: int
@@ -40,11 +43,15 @@ class Head(NamedTuple):
 
 def head(m1: bytes) -> Head:
     """Malformed."""
-    _, kind, untimed, epoch, sender, boot, salt, ctr, t_pub, life = get_m1(m1, 0, len(m1))
+    _, kind, untimed, epoch, sender, _, _, ctr, t_pub, life = get_m1(m1, 0, len(m1))
     if untimed or kind not in (LIVE, RETAINED):
         raise Malformed("a will, or a clear: they do not cross")
-    whose = sender.to_bytes(3, "big") + boot.to_bytes(3, "big") + salt
-    return Head(kind, epoch, sender, whose, ctr, t_pub, life)
+    return Head(kind, epoch, sender, m1[_WHOSE:CTR1], ctr, t_pub, life)
+
+
+@lru_cache(1024)
+def _raw(topic: str) -> bytes:
+    return check_topic(topic)
 
 
 class _Unopened(Reader):
@@ -96,7 +103,7 @@ class Passing(Client):
 
     async def pass_on(self, topic: str, m1: bytes, qos: int, retain: bool, within: float) -> None:
         """Publish an m1 of another site. As `publish` otherwise."""
-        draft = Draft(topic, check_topic(topic), m1, qos, retain, LIVE, 0, passed=True)
+        draft = Draft(topic, _raw(topic), m1, qos, retain, LIVE, 0, passed=True)
         operations = self._running()
         begun = operations.begin(draft)
         if begun is None:

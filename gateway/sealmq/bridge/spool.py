@@ -91,10 +91,11 @@ class Waiting(NamedTuple):
 class _Fresh:
     """A message in memory. waits: neighbours that have not got it."""
 
-    __slots__ = ("message", "safe", "seq", "waits")
+    __slots__ = ("cost", "message", "safe", "seq", "waits")
 
     def __init__(self, seq: int, message: Message, waits: Iterable[str]) -> None:
         self.seq, self.message, self.waits = seq, message, set(waits)
+        self.cost = _cost(message)
         self.safe: list[Told] = []
 
 
@@ -167,8 +168,8 @@ class Spool:
         fresh = self._fresh[self._seq] = _Fresh(self._seq, one, to)
         for who in to:
             self._queues.setdefault(who, {})[self._seq] = fresh
-            self._hold(who, _cost(one), 1)
-        self._fresh_bytes += _cost(one)
+            self._hold(who, fresh.cost, 1)
+        self._fresh_bytes += fresh.cost
         if safe is not None:
             fresh.safe.append(safe)
         if hold and self._fresh_bytes <= HOLD_BYTES:
@@ -231,12 +232,12 @@ class Spool:
     def _leave(self, fresh: _Fresh, who: str) -> None:
         fresh.waits.discard(who)
         del self._queues[who][fresh.seq]
-        self._hold(who, _cost(fresh.message), -1)
+        self._hold(who, fresh.cost, -1)
 
     def _out(self, fresh: _Fresh) -> None:
         """It is not in memory any more: each neighbour has it, or it is on disk."""
         del self._fresh[fresh.seq]
-        self._fresh_bytes -= _cost(fresh.message)
+        self._fresh_bytes -= fresh.cost
         for who in fresh.waits:
             del self._queues[who][fresh.seq]
         for safe in fresh.safe:

@@ -107,7 +107,7 @@ class Traffic:
         self.dropped: dict[str, Counter[str]] = {}
         # The last messages for each neighbour, and their numbers in the spool.
         self._left: dict[str, OrderedDict[tuple[bytes, int], int]] = {}
-        self._coming: dict[tuple[bytes, int], asyncio.Event] = {}
+        self._coming: dict[tuple[bytes, int], asyncio.Future[None]] = {}
 
     # --- from here ---
 
@@ -140,18 +140,23 @@ class Traffic:
         # Another peer's copy of it may have gone there already, or its own before it was answered.
         which = self._site + said.origin, said.ctr
         fresh = tuple(n for n in to if which not in self._left.setdefault(n, OrderedDict()))
-        parts = {self._left[n][which] for n in to if n not in fresh}
+        parts = set[int]()
+        if fresh != to:
+            parts = {self._left[n][which] for n in to if n not in fresh}
         if fresh:
             flags = min(qos, 1) << 1 | (said.kind and 1)
             one = Message(self._site, number, label, 1, found.token, topic, flags, m1)
-            seq = self._spool.put(one, fresh, hold=kept and self.up.issuperset(fresh))
+            alone = safe if not parts else None
+            seq = self._spool.put(one, fresh, alone, hold=kept and self.up.issuperset(fresh))
             for n in fresh:
                 left = self._left[n]
                 left[which] = seq
                 if len(left) > _HANDED:
                     left.popitem(last=False)
-            parts.add(seq)
             self._told(fresh)
+            if alone is not None:
+                return
+            parts.add(seq)
         self._once(parts, safe)
 
     def _once(self, parts: set[int], safe: Callable[[], None]) -> None:
@@ -192,14 +197,14 @@ class Traffic:
         issuer = await self._issuer(neighbour, handed, one)
         which = one.site + issuer.encode() + said.origin, said.ctr
         while (coming := self._coming.get(which)) is not None:
-            await coming.wait()  # twice at once: the second waits for what becomes of the first
+            await asyncio.wait((coming,))  # twice at once: the second waits for what becomes of the first
         if not self._spool.seen(*which):
-            done = self._coming[which] = asyncio.Event()
+            done = self._coming[which] = asyncio.get_running_loop().create_future()
             try:
                 why = await self._new(neighbour, handed, one, which)
             finally:
                 del self._coming[which]
-                done.set()
+                done.set_result(None)
             if why:
                 return self._refused(neighbour, one, why)
         handed.add(sent)
@@ -238,8 +243,10 @@ class Traffic:
         try:
             if here is not None:
                 await self._deliver(here, one)
-                topic = f"@{here.peer}/{one.topic}"
-                self._judge.delivered(neighbour, message_id(one.m1), topic, here.here, now_ms())
+                if self._judge.relays:  # else nobody asks who has handed it over
+                    topic = f"@{here.peer}/{one.topic}"
+                    id = message_id(one.m1)
+                    self._judge.delivered(neighbour, id, topic, here.here, now_ms())
         except SealError as error:
             if not onward:
                 return str(error)
