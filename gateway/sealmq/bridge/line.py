@@ -252,10 +252,10 @@ async def _call(own: Own, peer: Peer) -> Line:
     except (OSError, TimeoutError) as error:
         raise LineLost(_words(error)) from None
     shown = line.shown()
-    if shown is None or not same(shown, peer):
+    if not same(shown, peer):
         line.abort()
         raise NotThePeer("whoever answers there has another fingerprint")
-    line.peer = shown
+    line.peer = shown or b""
     return line
 
 
@@ -340,10 +340,10 @@ class Listener:
 
     async def _take(self, line: Line) -> None:
         shown = line.shown()
-        if shown is None or not same(shown, self._peer):
+        if not same(shown, self._peer):
             line.abort()
             return
-        line.peer = shown
+        line.peer = shown or b""
         line.send(HELLO)
         while not self._lines.empty():
             await self._lines.get_nowait().close()

@@ -51,7 +51,7 @@ from .far import Relay
 from .line import Line, LineLost, Own
 from .neighbour import Neighbour
 from .passing import Passing
-from .spool import Message, Spool
+from .spool import Message, Spool, Told
 from .told import ROLE
 from .traffic import Import, Traffic, now_ms
 
@@ -154,7 +154,7 @@ class Bridge:
             self._ended = True
             self.spool.close()
 
-    def _soon(self, seconds: float, work: Callable[[], None]) -> None:
+    def _soon(self, seconds: float, work: Told) -> None:
         def works() -> None:
             try:
                 if not self._ended:

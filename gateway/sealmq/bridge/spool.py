@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS known (key BLOB PRIMARY KEY, record BLOB NOT NULL) WI
 """
 _COLUMNS = "site, number, label, hops, token, topic, flags, m1"
 
-Told = Callable[[], None]
+Told = Callable[[], object]
 Kept = tuple[bytes, bytes | None]
 """A key, and its record; None: it goes."""
 

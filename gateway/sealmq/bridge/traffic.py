@@ -22,7 +22,7 @@ from sealmq_spec.errors import SealError
 from . import crossing
 from .crossing import HOPS, Crossing
 from .passing import head
-from .spool import Message, Spool
+from .spool import Message, Spool, Told
 
 log = logging.getLogger("sealmq.bridge")
 
@@ -113,7 +113,7 @@ class Traffic:
 
     def own(
         self, label: str, number: int, topic: str, qos: int, m1: bytes, peer: str,
-        safe: Callable[[], None], kept: bool = False,
+        safe: Told, kept: bool = False,
     ) -> None:  # fmt: skip
         """A message of an own client, for a peer that its label is exported to: it goes there, or
         to all neighbours that may have it where the peer is none. `safe` is called once it may be
@@ -159,7 +159,7 @@ class Traffic:
             parts.add(seq)
         self._once(parts, safe)
 
-    def _once(self, parts: set[int], safe: Callable[[], None]) -> None:
+    def _once(self, parts: set[int], safe: Told) -> None:
         """Have `safe` called once all of these are."""
         waits = len(parts)
 
@@ -197,7 +197,8 @@ class Traffic:
         issuer = await self._issuer(neighbour, handed, one)
         which = one.site + issuer.encode() + said.origin, said.ctr
         while (coming := self._coming.get(which)) is not None:
-            await asyncio.wait((coming,))  # twice at once: the second waits for what becomes of the first
+            # Twice at once: the second waits for what becomes of the first.
+            await asyncio.wait((coming,))
         if not self._spool.seen(*which):
             done = self._coming[which] = asyncio.get_running_loop().create_future()
             try:
