@@ -8,6 +8,7 @@ it is where it belongs, or with the reason why it never will be.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from sealmq_spec.errors import Malformed
@@ -68,6 +69,7 @@ def check(one: Crossing, own: bytes) -> None:
     check_name(one.topic)
 
 
+@lru_cache(1024)  # of those that are right
 def check_name(topic: str) -> None:
     """Of a topic that crosses, at its own site. Raises SealError."""
     check_topic(topic)

@@ -14,10 +14,12 @@ import hmac
 import os
 import socket
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import cast
 
 from sealmq import peerkeys
 from sealmq.site.model import Peer
@@ -32,6 +34,8 @@ CONNECT_S = 10.0
 PING_S = 5.0
 SILENT_S = 20.0
 _BACKLOG = 4 << 20
+# Frames that nobody has taken yet: then no more is read.
+_UNREAD = 1 << 20
 # Who calls at once, and has not shown yet who it is.
 CALLERS = 16
 
@@ -61,56 +65,145 @@ class Own:
             os.close(fd)
 
 
-class Line:
-    """One connection, each side known to the other."""
+class Line(asyncio.Protocol):
+    """One connection, each side known to the other. Frames of one turn of the event loop leave
+    together, and are read as they come.
+    """
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: bytes
-    ) -> None:
-        self._reader, self._writer = reader, writer
-        self.peer = peer
-        """The other side's certificate, DER."""
+    def __init__(self) -> None:
+        self.peer = b""
+        """The other side's certificate, DER; empty as long as it has shown none."""
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._raw = bytearray()
+        self._frames: deque[tuple[int, bytes]] = deque()
+        self._unread = 0
+        self._waits: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._why = ""
+        self._out: list[bytes] = []
+        self._pending = 0
+        self._heard = 0.0
+        self._watch: asyncio.TimerHandle
+
+    # --- what asyncio tells ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_BACKLOG)
+        self._heard = self._loop.time()
+        self._watch = self._loop.call_later(SILENT_S, self._silent)
+
+    def data_received(self, data: bytes) -> None:
+        raw, at = self._raw, 0
+        raw += data
+        while len(raw) - at >= 5:
+            size = int.from_bytes(raw[at : at + 4], "big")
+            if size > MOST:
+                self._end(f"a frame of {size} bytes")
+                return
+            if len(raw) - at < 5 + size:
+                break
+            self._frames.append((raw[at + 4], bytes(raw[at + 5 : at + 5 + size])))
+            at += 5 + size
+        if not at:
+            return
+        del raw[:at]
+        self._heard = self._loop.time()
+        self._unread += at
+        if self._unread > _UNREAD:
+            self._transport.pause_reading()
+        _wake(self._waits)
+
+    def pause_writing(self) -> None:
+        self._room = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        _wake(self._room)
+        self._room = None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end("the peer has closed it" if error is None else _words(error))
+        _wake(self._gone)
+
+    def _end(self, why: str) -> None:
+        self._why = self._why or why
+        self._watch.cancel()
+        self._transport.abort()
+        _wake(self._waits)
+        _wake(self._room)
+
+    def _silent(self) -> None:
+        left = SILENT_S if self._frames else SILENT_S - (self._loop.time() - self._heard)
+        if left > 0:
+            self._watch = self._loop.call_later(left, self._silent)
+        else:
+            self._end(f"nothing was heard for {SILENT_S:g} s")
+
+    # --- for whoever has it ---
+
+    def shown(self) -> bytes | None:
+        """The certificate that TLS has verified the other side's key of."""
+        found: bytes | None = self._transport.get_extra_info("ssl_object").getpeercert(True)
+        return found
+
+    def abort(self) -> None:
+        """End it, without a word."""
+        self._end("it was ended here")
 
     def send(self, kind: int, body: bytes = b"") -> None:
         """Queue a frame."""
-        self._writer.write(len(body).to_bytes(4, "big") + bytes((kind,)) + body)
+        if not self._out:
+            self._loop.call_soon(self._write)
+        self._out.append(len(body).to_bytes(4, "big") + bytes((kind,)))
+        self._out.append(body)
+        self._pending += 5 + len(body)
+
+    def _write(self) -> None:
+        out, self._out, self._pending = self._out, [], 0
+        if out and not self._why:
+            self._transport.write(b"".join(out))
 
     @property
     def backlog(self) -> int:
         """Bytes that are queued."""
-        size: int = self._writer.transport.get_write_buffer_size()
-        return size
+        return self._transport.get_write_buffer_size() + self._pending
 
     async def flush(self) -> None:
         """Wait until not too much is queued."""
-        try:
-            if self.backlog > _BACKLOG:
-                await self._writer.drain()
-        except OSError as error:
-            raise LineLost(_words(error)) from None
+        self._write()
+        if self._room is not None and not self._why:
+            await self._room
+        if self._why:
+            raise LineLost(self._why)
 
     async def receive(self) -> tuple[int, bytes]:
         """The next frame. LineLost, also after SILENT_S without one."""
-        try:
-            async with asyncio.timeout(SILENT_S):
-                head = await self._reader.readexactly(5)
-                size = int.from_bytes(head[:4], "big")
-                if size > MOST:
-                    raise LineLost(f"a frame of {size} bytes")
-                return head[4], await self._reader.readexactly(size)
-        except TimeoutError:
-            raise LineLost(f"nothing was heard for {SILENT_S:g} s") from None
-        except (OSError, asyncio.IncompleteReadError) as error:
-            raise LineLost(_words(error)) from None
+        while not self._frames:
+            if self._why:
+                raise LineLost(self._why)
+            self._waits = self._loop.create_future()
+            await self._waits
+        kind, body = self._frames.popleft()
+        if not self._frames and self._unread:
+            if self._unread > _UNREAD and not self._why:
+                self._transport.resume_reading()
+            self._unread = 0
+        return kind, body
 
     async def close(self) -> None:
-        """End it."""
-        self._writer.close()
-        try:
-            async with asyncio.timeout(1):
-                await self._writer.wait_closed()
-        except (OSError, TimeoutError):
-            self._writer.transport.abort()
+        """Send what is queued, and end it."""
+        self._write()
+        self._watch.cancel()
+        self._transport.close()
+        await asyncio.wait((self._gone,), timeout=1)
+        self._end("it was closed here")
+
+
+def _wake(waits: asyncio.Future[None] | None) -> None:
+    if waits is not None and not waits.done():
+        waits.set_result(None)
 
 
 def _context(side: int) -> ssl.SSLContext:
@@ -154,14 +247,16 @@ async def _call(own: Own, peer: Peer) -> Line:
     host, port = peer.address
     try:
         async with asyncio.timeout(CONNECT_S):
-            reader, writer = await asyncio.open_connection(host, port, ssl=context)
+            loop = asyncio.get_running_loop()
+            _, line = await loop.create_connection(Line, host, port, ssl=context)
     except (OSError, TimeoutError) as error:
         raise LineLost(_words(error)) from None
-    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    shown = line.shown()
     if not same(shown, peer):
-        writer.transport.abort()
+        line.abort()
         raise NotThePeer("whoever answers there has another fingerprint")
-    return Line(reader, writer, shown)
+    line.peer = shown or b""
+    return line
 
 
 class Listener:
@@ -221,16 +316,18 @@ class Listener:
                 context.verify_mode = ssl.CERT_REQUIRED
                 context.load_verify_locations(cadata=known)
             async with asyncio.timeout(CONNECT_S):
-                reader, writer = await _accepted(sock, context)
+                line = Line()  # the loop's answer is another object with uvloop
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: line, sock, ssl=context, ssl_handshake_timeout=CONNECT_S
+                )
                 if known is None:
-                    await self._introduced(reader, writer)
+                    await self._introduced(line)
                 else:
-                    await self._take(reader, writer)
+                    await self._take(line)
         except (LineLost, OSError, TimeoutError) as error:
             self._said(f"a caller was sent away: {_words(error)}")
 
-    async def _introduced(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = Line(reader, writer, b"")
+    async def _introduced(self, line: Line) -> None:
         try:
             line.send(WHO)
             kind, der = await line.receive()
@@ -241,33 +338,19 @@ class Listener:
         finally:
             await line.close()
 
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    async def _take(self, line: Line) -> None:
+        shown = line.shown()
         if not same(shown, self._peer):
-            writer.transport.abort()
+            line.abort()
             return
-        line = Line(reader, writer, shown)
+        line.peer = shown or b""
         line.send(HELLO)
         while not self._lines.empty():
             await self._lines.get_nowait().close()
         self._lines.put_nowait(line)
 
 
-async def _accepted(
-    sock: socket.socket, context: ssl.SSLContext
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
-    transport, _ = await loop.connect_accepted_socket(
-        lambda: protocol, sock, ssl=context, ssl_handshake_timeout=CONNECT_S
-    )
-    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
-
-
 def _words(error: BaseException) -> str:
-    if isinstance(error, asyncio.IncompleteReadError):
-        return "the peer has closed it"
     if isinstance(error, TimeoutError):
         return f"no answer within {CONNECT_S:g} s"
     if isinstance(error, ssl.SSLError):

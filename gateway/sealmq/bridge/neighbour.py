@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
+from functools import partial
 from typing import Protocol
 
 from sealmq.families.between import Judge
@@ -194,7 +196,7 @@ class Neighbour:
         last = 0
         while True:
             self.news.clear()
-            await self._records(line)
+            await self._records(line, self._host.judge.pending(self._name))
             room = INFLIGHT - len(self._answered)
             some = self._host.spool.after(self._name, last, room)
             for one in some:
@@ -207,23 +209,25 @@ class Neighbour:
     async def _one(self, line: Line, one: Waiting) -> None:
         host, message = self._host, one.message
         if not host.traffic.still_goes(self._name, message):
-            self._end(one.seq, message, "it may not have it any more")
+            self._end(one, "it may not have it any more")
             return
         said = head(message.m1)
         which = message.site + said.origin, said.ctr
         if which in self._sent:
-            host.spool.done(self._name, one.seq)
+            host.spool.done(self._name, one)
             return
         # Keys first: what comes before them is refused there.
-        await self._ours.wait()
+        if not self._ours.is_set():
+            await self._ours.wait()
         if message.label and (message.label, said.epoch) not in self._given:
             await self.give()
             await host.far_keys(message.label)
             await self._ours.wait()
             self._given.add((message.label, said.epoch))
-        await self._records(line)
-        # From now on: one that was killed between spooling a message and keeping that it has come
-        # finds it spooled twice, and the peer takes the second of one line for a replay.
+        if records := host.judge.pending(self._name):
+            await self._records(line, records)
+        # From now on: what comes again after a kill may be in the spool already, and the peer takes
+        # the second of one line for a replay.
         self._sent.add(which)
         self._answered[one.seq] = message
         body = Crossing(
@@ -232,8 +236,8 @@ class Neighbour:
         )  # fmt: skip
         line.send(MESSAGE, body.pack())
 
-    async def _records(self, line: Line) -> None:
-        for record in self._host.judge.pending(self._name):
+    async def _records(self, line: Line, records: Iterable[bytes]) -> None:
+        for record in records:
             while wait := self._sends[RECORD].take(len(record), time.monotonic()):
                 await line.flush()
                 await asyncio.sleep(wait)
@@ -245,14 +249,14 @@ class Neighbour:
         if message is None:
             return
         if code == crossing.OK:
-            self._host.spool.done(self._name, seq)
+            self._host.spool.done(self._name, Waiting(seq, message))
         else:
-            self._end(seq, message, f"{self._name}: {reason}")
+            self._end(Waiting(seq, message), f"{self._name}: {reason}")
         self.news.set()
 
-    def _end(self, seq: int, message: Message, why: str) -> None:
-        self._host.spool.done(self._name, seq)
-        self._host.traffic.lost(self._name, message, why)
+    def _end(self, one: Waiting, why: str) -> None:
+        self._host.traffic.lost(self._name, one.message, why)
+        self._host.spool.done(self._name, one)
 
     # --- from it ---
 
@@ -304,8 +308,11 @@ class Neighbour:
 
     async def _taken(self, line: Line, one: Crossing) -> None:
         code, reason = await self._host.traffic.take(self._name, self._handed, one)
+        self._host.spool.then(partial(self._answers, line, crossing.answer(one.seq, code, reason)))
+
+    def _answers(self, line: Line, body: bytes) -> None:
         self._under_way -= 1
-        line.send(ANSWER, crossing.answer(one.seq, code, reason))
+        line.send(ANSWER, body)
 
 
 async def _beat(line: Line) -> None:

@@ -1,30 +1,36 @@
 """The client of a bridge: it hands on m1 as it is, both ways, and has no key that would open one.
 
 What it receives is sealed to its own link (SPEC.md 3.3, ref 1); what it publishes it seals for its
-link alone. What it received counts as taken, and is acknowledged, once `take` has returned.
+link alone. What it receives is acknowledged by `settle`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from sealmq.client import Client, ClientError, Options
 from sealmq.client.cipher import make
+from sealmq.client.errors import TimedOut
 from sealmq.client.operations import Draft
 from sealmq.client.values import Message, News
 from sealmq_spec.const import LIVE, RETAINED
-from sealmq_spec.envelope import get_m1
+from sealmq_spec.envelope import CTR1, get_m1
 from sealmq_spec.errors import Malformed, SealError
 from sealmq_spec.reader import Message as Opened
 from sealmq_spec.reader import Reader
 from sealmq_spec.topics import check_topic
 
 _KEPT = 64
+# Where sender, boot and salt begin in an m1; up to the counter.
+_WHOSE = CTR1 - 14
 
 
 class Head(NamedTuple):
-    """What an m1 says in clear. `origin`: whose boot session it is, without its site."""
+    """What an m1 says in clear. `origin`: whose boot session it is (sender, boot, salt), without
+    its site."""
 
     kind: int
     epoch: int
@@ -37,11 +43,15 @@ class Head(NamedTuple):
 
 def head(m1: bytes) -> Head:
     """Malformed."""
-    _, kind, untimed, epoch, sender, boot, salt, ctr, t_pub, life = get_m1(m1, 0, len(m1))
+    _, kind, untimed, epoch, sender, _, _, ctr, t_pub, life = get_m1(m1, 0, len(m1))
     if untimed or kind not in (LIVE, RETAINED):
         raise Malformed("a will, or a clear: they do not cross")
-    whose = sender.to_bytes(3, "big") + boot.to_bytes(3, "big") + salt
-    return Head(kind, epoch, sender, whose, ctr, t_pub, life)
+    return Head(kind, epoch, sender, m1[_WHOSE:CTR1], ctr, t_pub, life)
+
+
+@lru_cache(1024)
+def _raw(topic: str) -> bytes:
+    return check_topic(topic)
 
 
 class _Unopened(Reader):
@@ -63,9 +73,9 @@ class _Unopened(Reader):
 
 
 class Passing(Client):
-    """take: gets each message, whose payload is an m1."""
+    """take: gets this client and each message, whose payload is an m1."""
 
-    take: Callable[[Message], None] | None = None
+    take: Callable[[Passing, Message], None] | None = None
 
     @classmethod
     def of(
@@ -73,7 +83,7 @@ class Passing(Client):
         enrolment: Mapping[str, Any],
         address: tuple[str, int],
         options: Options,
-        take: Callable[[Message], None] | None,
+        take: Callable[[Passing, Message], None] | None,
         on_news: Callable[[News], None] | None = None,
     ) -> Passing:
         """Not connected yet. address: the site's own mediator's."""
@@ -89,12 +99,28 @@ class Passing(Client):
         self._boots.reader = _Unopened(  # type: ignore[assignment]
             self._boots.identity, make, _KEPT
         )
-        self._desk.take = self.take
+        self._desk.take = None if self.take is None else partial(self.take, self)
 
     async def pass_on(self, topic: str, m1: bytes, qos: int, retain: bool, within: float) -> None:
         """Publish an m1 of another site. As `publish` otherwise."""
-        draft = Draft(topic, check_topic(topic), m1, qos, retain, LIVE, 0, passed=True)
-        await self._running().publish(draft, None, within)
+        draft = Draft(topic, _raw(topic), m1, qos, retain, LIVE, 0, passed=True)
+        operations = self._running()
+        begun = operations.begin(draft)
+        if begun is None:
+            await operations.publish(draft, None, within)
+            return
+        ctr, acked = begun
+        limit = asyncio.get_running_loop().call_later(within, _too_late, acked, topic)
+        try:
+            await acked
+        finally:
+            limit.cancel()
+            operations.forget(ctr)
+
+
+def _too_late(acked: asyncio.Future[None], topic: str) -> None:
+    if not acked.done():
+        acked.set_exception(TimedOut(f"publish to {topic}: no answer"))
 
 
 __all__ = ["ClientError", "Head", "Passing", "SealError", "head"]

@@ -17,10 +17,11 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sealmq import feedback, logs, peerkeys
+from sealmq import feedback, logs, loops, peerkeys
 from sealmq.audit import Audit, AuditError
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused, Refused
@@ -50,13 +51,15 @@ from .far import Relay
 from .line import Line, LineLost, Own
 from .neighbour import Neighbour
 from .passing import Passing
-from .spool import Message, Spool
+from .spool import Message, Spool, Told
 from .told import ROLE
 from .traffic import Import, Traffic, now_ms
 
 log = logging.getLogger("sealmq.bridge")
 
 _POLL_S = 1.0
+# Messages that the own broker has not taken: the most that a client may have.
+_INFLIGHT = 60
 _WAIT_S = 0.5, 15.0
 # The mediator may not have heard yet of keys that have come.
 _KEYS_S = 10.0
@@ -110,7 +113,12 @@ class Bridge:
             self._config.policy.order, shown.name, shown.public,
             lambda text: sign(own.key, text), self._event,
         )  # fmt: skip
-        self.spool = Spool(layout.state_of(ROLE) / "spool.db", self._lost)
+        self.spool = Spool(
+            layout.state_of(ROLE) / "spool.db", self._lost, keeps=self.judge.changes,
+            soon=self._soon,
+        )  # fmt: skip
+        self._ended = False
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.traffic = Traffic(
             shown.site, self.spool, self.judge, self._deliver, self._audit.write, self._news
         )
@@ -131,17 +139,35 @@ class Bridge:
                     ("keys", self._keys()),
                     ("tick", self._tick()),
                     ("asked", self._asking.serve()),
+                    ("spool", self._spooling()),
                     *((name, one.run()) for name, one in self._neighbours.items()),
                 ):
                     group.create_task(work, name=f"bridge: {name}")
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
         finally:
+            with contextlib.suppress(sqlite3.Error):
+                self.spool.write()  # and is acknowledged
             for client in (*self._out.values(), *self._in.values()):
                 with contextlib.suppress(ClientError, SealError):
                     await client.disconnect()
-            self.spool.put_judged(self.judge.changes())
+            self._ended = True
             self.spool.close()
+
+    def _soon(self, seconds: float, work: Told) -> None:
+        def works() -> None:
+            try:
+                if not self._ended:
+                    work()
+            except sqlite3.Error as error:
+                if not self._broken.done():
+                    self._broken.set_exception(error)
+
+        asyncio.get_running_loop().call_later(seconds, works)
+
+    async def _spooling(self) -> None:
+        """sqlite3.Error: what could not be written has not been acknowledged, and comes again."""
+        await self._broken
 
     def _begin(self) -> None:
         exported: dict[str, frozenset[str]] = {}
@@ -204,18 +230,21 @@ class Bridge:
                 continue
             if not row["out"]:
                 heard = self._heard(which.here)
-                client = self._in[which] = Passing.of(enrolment, address, Options(), None, heard)
+                client = self._in[which] = Passing.of(
+                    enrolment, address, Options(inflight=_INFLIGHT), None, heard
+                )
                 await client.connect()
                 continue
             # One for each peer: families may let one have what another may not.
-            take = self._taker(label, int(row["number"]), row["peer"])
-            options = Options(client_id="bridge", clean=False)
+            take = partial(self._take, label, int(row["number"]), row["peer"])
+            options = Options(client_id="bridge", clean=False, settle=True)
             client = self._out[which] = Passing.of(enrolment, address, options, take)
             try:
                 await client.connect()
             except ConnectRefused:
                 # Its broker keeps no sessions: what comes while the bridge is away is lost.
-                client = self._out[which] = Passing.of(enrolment, address, Options(), take)
+                options = Options(settle=True)
+                client = self._out[which] = Passing.of(enrolment, address, options, take)
                 await client.connect()
                 log.warning("%s: the broker keeps no session for it", label)
             await client.subscribe("#", qos=1)
@@ -245,12 +274,12 @@ class Bridge:
     def _lost(self, neighbour: str, one: Message, why: str) -> None:
         self.traffic.lost(neighbour, one, why)
 
-    def _taker(self, label: str, number: int, peer: str) -> Any:
-        def take(message: Delivered) -> None:
-            one = message.topic, message.qos, message.payload
-            self.traffic.own(label, number, *one, peer)
-
-        return take
+    def _take(
+        self, label: str, number: int, peer: str, client: Passing, message: Delivered
+    ) -> None:
+        one = message.topic, message.qos, message.payload
+        safe, kept = partial(client.settle, message), not client.options.clean
+        self.traffic.own(label, number, *one, peer, safe, kept and message.qos > 0)
 
     def _news(self, to: tuple[str, ...] = ()) -> None:
         for name in to or self._neighbours:
@@ -403,6 +432,7 @@ class Bridge:
         """LineLost."""
         self._known(name, line.peer)
         self.judge.joined(name, now_ms())
+        self.traffic.up.add(name)
         self._audit.write("bridge-up", peer=name)
         self.say(name, "up")
         for one in self._far.values():
@@ -410,7 +440,9 @@ class Bridge:
                 one.due = min(one.due, time.monotonic() + _FAR_S[0])
 
     def lost(self, name: str, why: str) -> None:
-        """Its line has ended."""
+        """Its line has ended: what was on its way there is kept on disk."""
+        self.traffic.up.discard(name)
+        self.spool.plan()
         self._audit.write("bridge-down", peer=name, reason=why)
         self.say(name, why)
 
@@ -534,7 +566,7 @@ def main(arguments: list[str] | None = None) -> int:
         layout = Layout.open(Path(arguments[0]))
         key, der = _handed(receive())
         work: Coroutine[Any, Any, None] = _forever(layout, key, der)
-        asyncio.run(work)
+        loops.run(work)
     except (SiteError, KgError, BadHandOver, AuditError, OSError) as error:
         print(f"bridge: {error}", file=sys.stderr)
         return 1

@@ -1,9 +1,9 @@
 """What a site does with messages that cross: an own one leaves, a neighbour's is delivered here,
 goes on, does both, or is refused and named. No socket; `deliver` publishes with the own broker.
 
-A neighbour is answered once its message is on this disk for each site that it goes on to, and with
-the own broker if its label is imported. (site, sender, boot, salt, ctr) is used up only then: what
-one neighbour's copy is refused for may be right with another's.
+A neighbour is answered once its message is with the own broker if its label is imported, and on
+this disk for each site that it goes on to. (site, sender, boot, salt, ctr) is used up only then,
+and on disk with the message: what one neighbour's copy is refused for may be right with another's.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from sealmq.families.between import Judge, Ruling
+from sealmq.families.between import Judge
 from sealmq.feedback import message_id
 from sealmq_spec.errors import SealError
-from sealmq_spec.window import OLD, SEEN
 
 from . import crossing
 from .crossing import HOPS, Crossing
 from .passing import head
-from .spool import Message, Spool
+from .spool import Message, Spool, Told
 
 log = logging.getLogger("sealmq.bridge")
 
@@ -67,7 +66,6 @@ COUNTED = frozenset(
         "it does not leave",
         "it is no neighbour any more",
         "it may not have it any more",
-        "late",
         "loop",
         "not exported",
         "replay",
@@ -104,21 +102,30 @@ class Traffic:
         """Labels of ours, to which peers each goes."""
         self.names: Mapping[int, str] = {}
         """Own clients that publish under exported labels."""
+        self.up: set[str] = set()
+        """Neighbours whose lines are."""
         self.dropped: dict[str, Counter[str]] = {}
-        self._left: dict[str, Handed] = {}
-        self._coming: dict[tuple[bytes, int], asyncio.Event] = {}
+        # The last messages for each neighbour, and their numbers in the spool.
+        self._left: dict[str, OrderedDict[tuple[bytes, int], int]] = {}
+        self._coming: dict[tuple[bytes, int], asyncio.Future[None]] = {}
 
     # --- from here ---
 
-    def own(self, label: str, number: int, topic: str, qos: int, m1: bytes, peer: str) -> None:
+    def own(
+        self, label: str, number: int, topic: str, qos: int, m1: bytes, peer: str,
+        safe: Told, kept: bool = False,
+    ) -> None:  # fmt: skip
         """A message of an own client, for a peer that its label is exported to: it goes there, or
-        to all neighbours that may have it where the peer is none. On disk when this returns.
+        to all neighbours that may have it where the peer is none. `safe` is called once it may be
+        acknowledged. kept: it comes again if this process ends before that; so it stays in memory
+        while lines are up.
         """
         try:
             said = head(m1)
             crossing.check_name(topic)
         except SealError as error:
             self.drop(peer, topic, str(error), label)
+            safe()
             return
         who = self.names.get(said.sender, "")
         found = self._judge.outbound(who, topic, label, now_ms())
@@ -128,21 +135,43 @@ class Traffic:
         if not to:
             why = "no neighbour may have it" if found.ok else found.reason
             self.drop(peer, topic, f"it does not leave: {why}", label)
+            safe()
             return
-        # Another peer's copy of it may have gone there already.
+        # Another peer's copy of it may have gone there already, or its own before it was answered.
         which = self._site + said.origin, said.ctr
-        fresh = tuple(n for n in to if which not in self._left.setdefault(n, Handed()))
-        for neighbour in fresh:
-            self._left[neighbour].add(which)
+        fresh = tuple(n for n in to if which not in self._left.setdefault(n, OrderedDict()))
+        parts = set[int]()
+        if fresh != to:
+            parts = {self._left[n][which] for n in to if n not in fresh}
         if fresh:
             flags = min(qos, 1) << 1 | (said.kind and 1)
-            self._put(Message(self._site, number, label, 1, found.token, topic, flags, m1), fresh)
+            one = Message(self._site, number, label, 1, found.token, topic, flags, m1)
+            alone = safe if not parts else None
+            seq = self._spool.put(one, fresh, alone, hold=kept and self.up.issuperset(fresh))
+            for n in fresh:
+                left = self._left[n]
+                left[which] = seq
+                if len(left) > _HANDED:
+                    left.popitem(last=False)
+            self._told(fresh)
+            if alone is not None:
+                return
+            parts.add(seq)
+        self._once(parts, safe)
 
-    def _put(self, one: Message, to: tuple[str, ...]) -> None:
-        """On disk when this returns, its token as well."""
-        self._spool.put_judged(self._judge.changes())
-        self._spool.put(one, to)
-        self._told(to)
+    def _once(self, parts: set[int], safe: Told) -> None:
+        """Have `safe` called once all of these are."""
+        waits = len(parts)
+
+        def one_is() -> None:
+            nonlocal waits
+            waits -= 1
+            if not waits:
+                safe()
+
+        for seq in parts:
+            if not self._spool.join(seq, one_is):
+                one_is()
 
     def still_goes(self, neighbour: str, one: Message) -> bool:
         """Whether a message that waits may still go to the neighbour, which is told its token."""
@@ -168,17 +197,15 @@ class Traffic:
         issuer = await self._issuer(neighbour, handed, one)
         which = one.site + issuer.encode() + said.origin, said.ctr
         while (coming := self._coming.get(which)) is not None:
-            await coming.wait()  # twice at once: the second waits for what becomes of the first
-        seen = self._spool.look(*which)
-        if seen == OLD:
-            return self._refused(neighbour, one, "late: thousands of its sender came before it")
-        if seen != SEEN:
-            done = self._coming[which] = asyncio.Event()
+            # Twice at once: the second waits for what becomes of the first.
+            await asyncio.wait((coming,))
+        if not self._spool.seen(*which):
+            done = self._coming[which] = asyncio.get_running_loop().create_future()
             try:
                 why = await self._new(neighbour, handed, one, which)
             finally:
                 del self._coming[which]
-                done.set()
+                done.set_result(None)
             if why:
                 return self._refused(neighbour, one, why)
         handed.add(sent)
@@ -211,31 +238,28 @@ class Traffic:
         behind = self.neighbours - {neighbour, ruling.issuer}
         if here is None and not ruling.to and (behind or not self._judge.relays):
             return "not exported: nothing of that label belongs here, or goes on from here"
-        went = self._on(neighbour, one, ruling)
+        onward = () if one.hops >= HOPS else tuple(n for n in ruling.to if n != neighbour)
+        if here is None and ruling.to and not onward:
+            return f"hops: it has passed {one.hops} sites, at most {HOPS} are allowed"
         try:
             if here is not None:
                 await self._deliver(here, one)
-                topic = f"@{here.peer}/{one.topic}"
-                self._judge.delivered(neighbour, message_id(one.m1), topic, here.here, now_ms())
+                if self._judge.relays:  # else nobody asks who has handed it over
+                    topic = f"@{here.peer}/{one.topic}"
+                    id = message_id(one.m1)
+                    self._judge.delivered(neighbour, id, topic, here.here, now_ms())
         except SealError as error:
-            if not went:
+            if not onward:
                 return str(error)
             self.drop(neighbour, self._shown(one, ruling.issuer), str(error))
-        if here is None and ruling.to and not went:
-            return f"hops: it has passed {one.hops} sites, at most {HOPS} are allowed"
+        # In one transaction, and after the own broker has it: a kill before that has it brought
+        # again, and readers drop what they have; none between these two spools it twice.
+        if onward:
+            goes = one.site, one.label, "", one.hops + 1, one.token, one.topic, one.flags, one.m1
+            self._spool.put(Message(*goes), onward)
+            self._told(onward)
         self._spool.came(*which)
         return ""
-
-    def _on(self, neighbour: str, one: Crossing, ruling: Ruling) -> bool:
-        """Hand it on; whether it is. Never back."""
-        to = tuple(n for n in ruling.to if n != neighbour)
-        if not to or one.hops >= HOPS:
-            return False
-        self._put(
-            Message(one.site, one.label, "", one.hops + 1, one.token, one.topic, one.flags, one.m1),
-            to,
-        )
-        return True
 
     def _refused(self, neighbour: str, one: Crossing, why: str) -> tuple[int, str]:
         self.drop(neighbour, self._shown(one), why)

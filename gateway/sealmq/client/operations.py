@@ -113,6 +113,28 @@ class Operations:
             acks.forget(ctr)
             receipts.forget(ctr)
 
+    def begin(self, draft: Draft) -> tuple[int, asyncio.Future[None]] | None:
+        """Publish with QoS 1 without waiting: its ctr, and what its acknowledgement resolves, until
+        `forget`. None: there is no room now, or no connection; then `publish` waits for that.
+        """
+        life, boots = self._life, self._boots
+        core = life.core
+        if core is None or self._gate.locked() or boots.worn() or life.clogged:
+            return None
+        if not self._room(core, draft.qos):
+            return None
+        ctr, packet = core.publish(
+            draft.raw, draft.payload, draft.qos, draft.retain, draft.kind, draft.life, mono_ms(),
+            draft.block, draft.passed,
+        )  # fmt: skip
+        acked = self._desk.acks.expect(ctr, draft.topic)
+        life.send(packet)
+        return ctr, acked
+
+    def forget(self, ctr: int) -> None:
+        """Nobody waits any more for what `begin` has published."""
+        self._desk.acks.forget(ctr)
+
     async def _flush(self, qos: int) -> None:
         try:
             await self._life.flush()
@@ -229,12 +251,8 @@ class Operations:
         life, boots = self._life, self._boots
 
         def usable() -> bool:
-            if life.error is not None:
-                return True
-            core, outbox = life.core, boots.outbox
-            if core is None or not outbox.admits(core.session.ctr + 1):
-                return False
-            return not qos or len(outbox) < self._options.inflight
+            core = life.core
+            return life.error is not None or (core is not None and self._room(core, qos))
 
         await self._desk.bell.until(usable)
         core = life.core
@@ -243,6 +261,12 @@ class Operations:
         if boots.worn():
             life.worn()
         return core
+
+    def _room(self, core: Core, qos: int) -> bool:
+        """Whether one more message may be underway."""
+        outbox = self._boots.outbox
+        few = not qos or len(outbox) < self._options.inflight
+        return few and outbox.admits(core.session.ctr + 1)
 
     def _limit(self, within: float | None, what: str) -> Limit:
         return Limit(self._options.timeout if within is None else within, what)

@@ -59,8 +59,9 @@ class Site:
         self.delivered: list[tuple[str, bytes, int]] = []
         self.errors: list[Exception] = []
         self.spool = Spool(
-            folder / f"{name}.db", lambda who, one, why: self.traffic.lost(who, one, why)
-        )
+            folder / f"{name}.db", lambda who, one, why: self.traffic.lost(who, one, why),
+            keeps=lambda: self.judge.changes(),
+        )  # fmt: skip
         self.judge = judge or Between(
             name, public(name), lambda text: signatures.sign(private(name), text), self.event
         )
@@ -90,7 +91,9 @@ class Site:
             handed = self.handed.setdefault(by, Handed())
             return await asyncio.gather(*(self.traffic.take(by, handed, one) for one in some))
 
-        return asyncio.run(all_at_once())
+        answers = asyncio.run(all_at_once())
+        self.spool.write()
+        return answers
 
 
 class World:
@@ -142,7 +145,9 @@ class World:
 
     def leave(self, ctr: int = 3, topic: str = "boiler/1", sender: int = BOILER) -> None:
         """b1's client has published; nothing has gone yet."""
-        self["b1"].traffic.own("heat", LABEL, topic, 1, m1(ctr, sender), self.last)
+        b1 = self["b1"]
+        b1.traffic.own("heat", LABEL, topic, 1, m1(ctr, sender), self.last, lambda: None)
+        b1.spool.write()
 
     def flow(self, cut: Sequence[tuple[str, str]] = ()) -> None:
         """All that waits goes, over all lines but those that are cut."""
@@ -156,13 +161,14 @@ class World:
         some = self[a].spool.after(b, 0, 1000)
         for waiting in some:
             if not self[a].traffic.still_goes(b, waiting.message):
-                self[a].spool.done(b, waiting.seq)
+                self[a].spool.done(b, waiting)
                 continue
             self.records()
             [(code, why)] = self[b].take(a, crossing_of(waiting))
-            self[a].spool.done(b, waiting.seq)
+            self[a].spool.done(b, waiting)
             if code != crossing.OK:
                 self[a].traffic.lost(b, waiting.message, f"{b}: {why}")
+        self[a].spool.write()
         return bool(some)
 
     def token(self, client: str = "boiler") -> bytes:

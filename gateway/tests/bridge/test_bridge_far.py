@@ -225,6 +225,7 @@ def test_what_a_kill_has_left_in_the_spool_twice_goes_out_once_on_a_line(tmp_pat
     twice = Message(B1[1].site, 16, "", 2, bytes(8), "boiler/1", 2, m1())
     for copy in (twice, twice, twice._replace(m1=m1(ctr=4))):
         spool.put(copy, ("b1",))
+    spool.write()
     given: dict[str, Any] = {
         "spool": spool,
         "still_goes": lambda *said: True,
@@ -242,6 +243,7 @@ def test_what_a_kill_has_left_in_the_spool_twice_goes_out_once_on_a_line(tmp_pat
     asyncio.run(scene())
     sent = [crossing.unpack(body).m1 for kind, body in line.sent if kind == MESSAGE]
     assert sent == [m1(), m1(ctr=4)]
+    spool.write()
     assert spool.count("b1") == 2
 
 

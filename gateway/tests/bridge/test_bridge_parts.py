@@ -10,6 +10,7 @@ import sqlite3
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,6 @@ from sealmq.bridge.line import call as call_peer
 from sealmq.bridge.spool import WIDTH, Message, Spool
 from sealmq.site.model import Peer
 from sealmq_spec.errors import SealError
-from sealmq_spec.window import NEW, OLD, SEEN
 
 
 def own(seed: int, name: str) -> tuple[Own, peerkeys.Shown]:
@@ -148,11 +148,13 @@ def test_what_waits_is_there_after_a_restart_in_its_order(tmp_path: Path) -> Non
     spool = Spool(tmp_path / "s.db", lambda *gone: None)
     assert (topics(spool, "b2"), topics(spool, "b3")) == (["t/0", "t/1", "t/2"], ["t/1", "t/2"])
     first = spool.after("b2", 0, 1)[0]
-    assert spool.done("b2", first.seq) == first.message
-    assert spool.done("b2", first.seq) is None
+    for _ in range(2):
+        spool.done("b2", first)
+        spool.write()
     assert (spool.count("b2"), spool.count("b3")) == (2, 2)
     for one in spool.after("b2", 0, 9):
-        spool.done("b2", one.seq)
+        spool.done("b2", one)
+    spool.write()
     assert (topics(spool, "b2"), topics(spool, "b3")) == ([], ["t/1", "t/2"])
     assert (tmp_path / "s.db").stat().st_mode & 0o777 == 0o600
 
@@ -167,6 +169,7 @@ def test_what_is_too_much_is_a_neighbours_oldest_and_is_named(
     )
     for i in range(5):
         spool.put(message(f"t/{i}"), ("b2", "b3") if i < 2 else ("b2",))
+        spool.write()
     assert gone == [("b2", "t/0"), ("b2", "t/1")]
     assert topics(spool, "b2") == ["t/2", "t/3", "t/4"]
     assert topics(spool, "b3") == ["t/0", "t/1"], "what waits for others stays"
@@ -175,21 +178,22 @@ def test_what_is_too_much_is_a_neighbours_oldest_and_is_named(
 
 def test_a_full_disk_is_named_and_loses_nothing_that_was_taken(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "s.db", lambda *gone: None)
-    for db in (spool._db, spool._loose):
-        [pages] = db.execute("PRAGMA page_count").fetchone()
-        db.execute(f"PRAGMA max_page_count = {pages + 4}")
-    taken = 0
+    [pages] = spool._db.execute("PRAGMA page_count").fetchone()
+    spool._db.execute(f"PRAGMA max_page_count = {pages + 4}")
+    taken, safe = 0, list[int]()
     with contextlib.suppress(sqlite3.OperationalError):
         for taken in range(1000):
-            spool.put(message(f"t/{taken}", bytes(1000)), ("b2",))
+            spool.put(message(f"t/{taken}", bytes(1000)), ("b2",), partial(safe.append, taken))
+            spool.write()
     with pytest.raises(sqlite3.OperationalError, match="disk is full"):
-        spool.put(message("again", bytes(1000)), ("b2",))
-    assert spool.count("b2") == len(spool.after("b2", 0, 1000)) == taken > 2
-    for n, one in enumerate(spool.after("b2", 0, 1000)):
+        spool.write()
+    assert safe == list(range(taken)), "the last one is in memory, and nobody is told it is safe"
+    assert spool.count("b2") == len(spool.after("b2", 0, 1000)) == taken + 1 > 3
+    for n, one in enumerate(spool.after("b2", 0, taken)):
         assert one.message.topic == f"t/{n}"
-        assert spool.done("b2", one.seq) == one.message
-    spool.put(message("room", bytes(1000)), ("b2",))
-    assert topics(spool, "b2") == ["room"]
+        spool.done("b2", one)
+    spool.write()
+    assert (topics(spool, "b2"), safe[-1]) == ([f"t/{taken}"], taken)
 
 
 def test_what_waits_for_no_neighbour_any_more_is_named(tmp_path: Path) -> None:
@@ -205,16 +209,16 @@ def test_what_has_come_is_known_after_a_restart_and_what_was_refused_is_not(
 ) -> None:
     spool = Spool(tmp_path / "s.db", lambda *gone: None)
     a, b = b"site-a", b"site-b"
-    assert spool.look(a, 5) == NEW
-    assert spool.look(a, 5) == NEW, "to ask uses nothing up"
+    assert not spool.seen(a, 5)
+    assert not spool.seen(a, 5), "to ask uses nothing up"
     spool.came(a, 5)
     spool.came(a, 3)
+    spool.came(a, 3 * WIDTH + 5)
     spool.close()
     spool = Spool(tmp_path / "s.db", lambda *gone: None)
-    assert [spool.look(a, n) for n in (5, 4, 3, 0)] == [SEEN, NEW, SEEN, NEW]
-    assert spool.look(b, 5) == NEW
-    spool.came(a, 4 + WIDTH)
-    assert [spool.look(a, n) for n in (4, 5, 6, 4 + WIDTH)] == [OLD, SEEN, NEW, SEEN]
+    assert [spool.seen(a, n) for n in (5, 4, 3, 0)] == [True, False, True, False]
+    assert [spool.seen(a, n * WIDTH + 5) for n in (1, 2, 3)] == [False, False, True]
+    assert not spool.seen(b, 5)
 
 
 def test_what_the_judge_keeps_is_what_it_said_last_and_no_more_is_written(tmp_path: Path) -> None:
@@ -293,8 +297,8 @@ def test_nobody_gets_in_by_showing_the_peers_certificate_without_its_key() -> No
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             OTHER[0].into(context)
-            reader, writer = await asyncio.open_connection("127.0.0.1", at, ssl=context)
-            line = Line(reader, writer, b"")
+            loop = asyncio.get_running_loop()
+            _, line = await loop.create_connection(Line, "127.0.0.1", at, ssl=context)
             assert (await line.receive())[0] == WHO
             line.send(CERTIFICATE, SOUTH[0].der)
             assert await line.receive() == (TAKEN, b""), "it is known now, and nothing more"

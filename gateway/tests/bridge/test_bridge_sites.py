@@ -213,6 +213,28 @@ def test_a_bridge_that_is_killed_loses_and_doubles_nothing(pair: Pair, who: str)
     assert pair["south"].dropped() == []
 
 
+@pytest.mark.full
+def test_bridges_that_are_killed_again_and_again_lose_and_double_nothing(pair: Pair) -> None:
+    """Some messages are in a bridge's memory, some on disk, some on the line."""
+    want = [f"often {number}" for number in range(600)]
+
+    async def scene() -> None:
+        async with hearing(pair) as heard, client(pair["north"], "boiler") as boiler:
+            for number, text in enumerate(want):
+                if number % 50 == 25:
+                    for who in ("north", "south", "north south")[number // 50 % 3].split():
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pair[who].bridge(), signal.SIGKILL)
+                await boiler.publish("boiler/1", text, qos=1, life=LIFE)
+            await heard.until(lambda texts: set(want) <= set(texts), 240)
+            await asyncio.sleep(1)
+            assert sorted(t for t in heard.texts if t.startswith("often")) == sorted(want)
+
+    asyncio.run(scene())
+    joined(pair)
+    assert (pair["north"].dropped(), pair["south"].dropped()) == ([], [])
+
+
 def test_what_is_published_while_the_other_site_is_down_comes_when_it_is_back(pair: Pair) -> None:
     async def scene() -> None:
         assert pair["south"].ups[-1].end() == 0

@@ -101,10 +101,16 @@ def test_what_is_none_of_the_peers_is_refused_and_named(
     assert (len(south.named()), south.delivered) == (1, [])
 
 
-def test_one_that_comes_far_too_late_is_named(south: Site) -> None:
-    south.take("north", one(m1=m1(ctr=10_000)))
-    [(code, why)] = south.take("north", one())
-    assert (code, "late" in why) == (DROPPED, True)
+def test_one_that_comes_late_is_taken_once_however_many_have_overtaken_it(south: Site) -> None:
+    """Another line has brought what its sender published after it; its own was away meanwhile."""
+    later = [one(m1=m1(ctr=n)) for n in (10_000, 99_000, 1 << 23)]
+    for late in (*later, one(), one(m1=m1(ctr=9_999))):
+        assert south.take("north", late) == [(OK, "")]
+    assert len(south.delivered) == 5
+    south.handed.clear()  # another line
+    for again in (*later, one()):
+        assert south.take("north", again) == [(OK, "")]
+    assert (len(south.delivered), south.named()) == (5, [])
 
 
 # --- over other sites ---
@@ -145,7 +151,7 @@ def test_what_goes_to_a_neighbour_goes_to_no_other_and_two_copies_are_one(row: W
         policy("b1"), {n: Neighbour(public(n), GIVE) for n in ("b1", "b3")}, {}, now()
     )
     for peer, ctr in (("b3", 3), ("b3", 3), ("b3", 4)):
-        b2.own("cold", 20, "boiler/1", 1, m1(ctr), peer)
+        b2.own("cold", 20, "boiler/1", 1, m1(ctr), peer, lambda: None)
     assert (row["b2"].spool.count("b1"), row["b2"].spool.count("b3")) == (0, 2)
     b2.exported = {"cold": frozenset({"b1"})}
     waiting = row["b2"].spool.after("b3", 0, 9)
@@ -313,11 +319,11 @@ def test_a_new_token_writes_itself_and_not_all_that_are_known(row: World) -> Non
     row.publish(3)
     written = spool._db.total_changes
     row.publish(4)
-    assert spool._db.total_changes - written <= 3, "the message, and for whom; no record"
+    assert spool._db.total_changes - written <= 5, "the message, for whom, both gone, and a window"
     assert judge.changes() == []
     own = '[families.trust.tokens.thief]\npublish = ["boiler/#"]\n'
     known, far = {"b2": Neighbour(public("b2"), GIVE)}, {"b3": public("b3")}
     row["b1"].judge.configure(policy("b1", own), known, far, now())
     row.publish(5, sender=6)
     assert len(spool.judged()) > 4
-    assert spool._db.total_changes - written <= 8, "one token more"
+    assert spool._db.total_changes - written <= 5 + 5 + 3, "one token more"
