@@ -201,7 +201,7 @@ class Life:
     async def _serve(self) -> None:
         try:
             while True:
-                wait = 0.0
+                wait, said = 0.0, ""
                 try:
                     await self._connection()
                 except _Fresh:
@@ -212,9 +212,11 @@ class Life:
                     if not self._options.reconnect or final(error):
                         raise
                     self._desk.dropped(error)
-                    self._tell(str(error))
+                    said = str(error)
                 finally:
                     await self._drop()
+                if said:
+                    self._tell(said)
                 await self._again(wait)
         except Exception as error:
             self._end(error)

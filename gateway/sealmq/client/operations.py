@@ -7,7 +7,7 @@ the mediator's window would refuse the latter (SPEC.md 6.1, step 2).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -113,6 +113,32 @@ class Operations:
             acks.forget(ctr)
             receipts.forget(ctr)
 
+    def publish_nowait(self, draft: Draft, over: Callable[[Exception | None], None]) -> bool:
+        """Publish without a task: False, and nothing is sent, where `publish` would have to wait.
+        over: told of the answer, with QoS 1 and 2."""
+        if self._gate.locked() or not self._usable(draft.qos):
+            return False
+        core = self._life.core
+        if core is None or self._life.error is not None:
+            return False
+        if self._boots.worn():
+            self._life.worn()
+        ctr, packet = core.publish(
+            draft.raw,
+            draft.payload,
+            draft.qos,
+            draft.retain,
+            draft.kind,
+            draft.life,
+            mono_ms(),
+            draft.block,
+            draft.passed,
+        )
+        if draft.qos:
+            self._desk.acks.call(ctr, draft.topic, over)
+        self._life.send(packet)
+        return True
+
     async def _flush(self, qos: int) -> None:
         try:
             await self._life.flush()
@@ -205,11 +231,20 @@ class Operations:
                 await self._desk.bell.until(lambda: bool(inbox) or life.error is not None)
                 if not inbox and life.error is not None:
                     raise life.error
-                first = next(iter(inbox))
-                if life.core is None or not self._names.missing([first], mono_ms()):
-                    return self._names.named(inbox.pop())
+                if (message := self.receive_nowait()) is not None:
+                    return message
                 # It stays where it is until its names are there, or nobody tells them.
                 await self._ask_names()
+
+    def receive_nowait(self) -> Message | None:
+        """The next message, if it is there with its names."""
+        inbox = self._desk.inbox
+        first = inbox.first
+        if first is None:
+            return None
+        if self._life.core is not None and self._names.lacks(first, mono_ms()):
+            return None
+        return self._names.named(inbox.pop())
 
     async def _ask_names(self) -> None:
         async with self._naming:
@@ -226,23 +261,23 @@ class Operations:
 
     async def _core(self, qos: int) -> Core:
         """The core of a usable connection, as soon as one more message may be underway."""
-        life, boots = self._life, self._boots
-
-        def usable() -> bool:
-            if life.error is not None:
-                return True
-            core, outbox = life.core, boots.outbox
-            if core is None or not outbox.admits(core.session.ctr + 1):
-                return False
-            return not qos or len(outbox) < self._options.inflight
-
-        await self._desk.bell.until(usable)
+        life = self._life
+        await self._desk.bell.until(lambda: self._usable(qos))
         core = life.core
         if core is None or life.error is not None:
             raise life.error or Closed("the client is not connected")
-        if boots.worn():
+        if self._boots.worn():
             life.worn()
         return core
+
+    def _usable(self, qos: int) -> bool:
+        """Whether one more message may be underway, or none ever again."""
+        if self._life.error is not None:
+            return True
+        core, outbox = self._life.core, self._boots.outbox
+        if core is None or not outbox.admits(core.session.ctr + 1):
+            return False
+        return not qos or len(outbox) < self._options.inflight
 
     def _limit(self, within: float | None, what: str) -> Limit:
         return Limit(self._options.timeout if within is None else within, what)
