@@ -407,9 +407,9 @@ def test_what_could_not_be_sent_waits_on_disk_and_is_acknowledged_after_it_is_se
     for info in held:
         info.wait_for_publish(60)
         assert writer.codes[info.mid].value == 0
-    with sqlite3.connect(agent.folder / "agent.spool/waiting.db") as db:
+    with sqlite3.connect(agent.folder / "agent.spool/unsent.db") as db:
         assert db.execute("SELECT seq FROM sqlite_sequence").fetchall() != []
-        assert db.execute("SELECT COUNT(*) FROM waiting").fetchone() == (0,)
+        assert db.execute("SELECT COUNT(*) FROM unsent").fetchone() == (0,)
 
 
 @pytest.mark.full

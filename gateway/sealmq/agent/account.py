@@ -19,7 +19,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from sealmq.client import Client, ClientError, Closed, NotAuthorised, Notice, Options
 from sealmq.client.backoff import Backoff
@@ -160,18 +159,44 @@ Answer = Callable[[Refusal | None], None]
 """Told what has become of a PUBLISH: None once the site has accepted it."""
 
 
-@dataclass(slots=True)
 class _Going:
-    """A message that the site has not decided about, and is not on its way to disk only."""
+    """A message that the site has not decided about. seq: its place; put_at, until: Unix seconds.
+    dup: it may be on disk already."""
 
-    one: Kept
-    dup: bool
-    answers: list[Answer]
+    __slots__ = ("answers", "dup", "origin", "pub", "put_at", "seq", "until")
+
+    def __init__(
+        self, seq: int, origin: str, pub: Pub, put_at: int, until: int | None, answers: list[Answer]
+    ) -> None:
+        self.seq, self.origin, self.pub, self.answers = seq, origin, pub, answers
+        self.put_at, self.until, self.dup = put_at, until, pub.dup
+
+    @classmethod
+    def of(cls, one: Kept, answers: list[Answer]) -> _Going:
+        """What was on disk."""
+        pub = Pub(one.topic, one.payload, one.qos, one.retain, True, 0, one.put)
+        return cls(one.seq, one.origin, pub, one.put_at, one.until, answers)
+
+    def kept(self) -> Kept:
+        pub = self.pub
+        return Kept(
+            self.seq, self.origin, pub.topic, pub.payload, pub.qos, pub.retain, pub.put,
+            self.put_at, self.until,
+        )  # fmt: skip
 
     def same(self, pub: Pub) -> bool:
-        mine = self.one
+        mine = self.pub
         fields = (mine.topic, mine.payload, mine.qos, mine.retain, mine.put)
         return fields == (pub.topic, pub.payload, pub.qos, pub.retain, pub.put)
+
+    def life(self) -> int | None:
+        """What it is published with (SPEC.md 3.1): 60 s, or without an end; with an expiry the
+        longest 2^n s that is not longer than what is left. None: it is over."""
+        if self.until is None:
+            return LIFE_FOREVER if self.pub.retain else 0
+        # A clock that was set back adds nothing.
+        left = int(min(self.until - time.time(), self.until - self.put_at))
+        return min(31, left.bit_length() - 1) if left >= SHORTEST_S else None
 
 
 class _Aside:
@@ -202,7 +227,7 @@ class Account:
     def __init__(
         self, user: User, wallet: Wallet, spool: Spool, told: Callable[[str, Refusal], None]
     ) -> None:
-        self.user = user
+        self.user, self._user = user, user.name
         self.name = wallet.identity.name
         self._wallet, self._spool, self._told = wallet, spool, told
         self._client: Client | None = None
@@ -227,9 +252,9 @@ class Account:
     async def run(self) -> None:
         """Serve until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._connected(), name=f"agent {self.user.name}: connection")
-            group.create_task(self._drain(), name=f"agent {self.user.name}: spool")
-            group.create_task(self._expire(), name=f"agent {self.user.name}: expiry")
+            group.create_task(self._connected(), name=f"agent {self._user}: connection")
+            group.create_task(self._drain(), name=f"agent {self._user}: spool")
+            group.create_task(self._expire(), name=f"agent {self._user}: expiry")
 
     async def _connected(self) -> None:
         backoff = Backoff()
@@ -247,7 +272,7 @@ class Account:
                 self._client = None
                 denied = isinstance(error, Denied | NotAuthorised)
                 self.refusal = Refusal("denied", "", str(error)) if denied else None
-                log.warning("%s", f"{self.user.name}: {error}")
+                log.warning("%s", f"{self._user}: {error}")
             except asyncio.CancelledError:
                 self._ended = True
                 raise
@@ -259,7 +284,7 @@ class Account:
 
     def _said(self, what: str) -> None:
         if what:
-            log.info("%s", f"{self.user.name}: {what}")
+            log.info("%s", f"{self._user}: {what}")
         if self.up:
             self.refusal = None
             self._up.set()
@@ -294,23 +319,20 @@ class Account:
             answer(refusal)
             return
         origin = f"{pub.packet_id} {client_id}" if pub.qos else ""
-        going = self._going.get(origin) if pub.dup else None
-        if going is not None and going.same(pub):
-            going.answers.append(answer)
+        if pub.dup and (first := self._going.get(origin)) is not None and first.same(pub):
+            first.answers.append(answer)
             return
         now = int(time.time())
         until = None if pub.expiry is None else now + pub.expiry
-        one = Kept(
-            self._spool.number(), origin, pub.topic, pub.payload, pub.qos, pub.retain, pub.put,
-            now, until,
-        )  # fmt: skip
-        going = _Going(one, pub.dup, [answer])
+        going = _Going(self._spool.number(), origin, pub, now, until, [answer])
         if origin:
             self._going[origin] = going
-        if not self.up or self._spool.waits(self.user.name):
+        if self._spool.waits(self._user):
             self._keep(going)
         elif self._queue or not self._begin(going):
             self._queue.append(going)
+            if not self.up:
+                self._pump()
 
     def _refusal(self, pub: Pub) -> Refusal | None:
         if pub.fault:
@@ -322,27 +344,26 @@ class Account:
 
     def _begin(self, going: _Going) -> bool:
         """Send it, or say what prevents it. False: there is no room, or no connection, now."""
-        one, client = going.one, self._client
-        left = one.left(time.time())
-        if left is not None and left < SHORTEST_S:
+        pub, client, life = going.pub, self._client, going.life()
+        if life is None:
             self._over(going, _EXPIRED)
             return True
         try:
             sent = client is not None and client.publish_nowait(
-                one.topic,
-                one.payload,
+                pub.topic,
+                pub.payload,
                 over=lambda error: self._answered(going, error),
-                qos=one.qos,
-                retain=one.retain,
-                life=_life(one.retain, left),
-                put=one.put or None,
+                qos=pub.qos,
+                retain=pub.retain,
+                life=life,
+                put=pub.put or None,
             )
         except SealError as error:
             self._over(going, Refusal.of(error))
             return True
         except ClientError:
             return False
-        if sent and not one.qos:
+        if sent and not pub.qos:
             self._over(going, None)
         return sent
 
@@ -353,7 +374,7 @@ class Account:
             self._over(going, Refusal.of(error))
         elif not self._ended:
             # The connection broke, or new roots are on their way: it is sent once more.
-            log.info("%s", f"{self.user.name}: {error}")
+            log.info("%s", f"{self._user}: {error}")
             self._keep(going)
         self._pump()
 
@@ -373,17 +394,17 @@ class Account:
             answer(refusal)
 
     def _gone(self, going: _Going) -> None:
-        if self._going.get(going.one.origin) is going:
-            del self._going[going.one.origin]
+        if self._going.get(going.origin) is going:
+            del self._going[going.origin]
 
     # --- what waits on disk ---
 
     def _keep(self, going: _Going) -> None:
-        if not going.one.qos:
+        if not going.pub.qos:
             self._over(going, _NOT_KEPT)
             return
         try:
-            put = self._spool.put(self.user.name, going.one, going.dup)
+            put = self._spool.put(self._user, going.kept(), going.dup)
         except Full as error:
             self._over(going, Refusal("much", "agent.full", str(error)))
             return
@@ -392,7 +413,7 @@ class Account:
             if done.cancelled():
                 return
             if error := done.exception():
-                log.error("%s", f"{self.user.name}: a message could not be kept: {error}")
+                log.error("%s", f"{self._user}: a message could not be kept: {error}")
                 self._over(going, Refusal("much", "agent.disk", f"not kept on disk: {error}"))
                 return
             # Its payload has no place in memory any more.
@@ -414,7 +435,7 @@ class Account:
             try:
                 rest = await self._drained(aside)
             except sqlite3.Error as error:
-                log.error("%s", f"{self.user.name}: what waits on disk cannot be read: {error}")
+                log.error("%s", f"{self._user}: what waits on disk cannot be read: {error}")
                 rest = _DISK_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(rest):
@@ -422,63 +443,63 @@ class Account:
 
     async def _drained(self, aside: _Aside) -> float | None:
         """Seconds to the next try; None: nothing waits. sqlite3.Error"""
-        user = self.user.name
+        user = self._user
         if not self._spool.waits(user):
             return None
         rows = await self._spool.oldest(user, _BATCH, aside.now(time.monotonic()))
         rest = 0.0 if rows else _ASIDE_S
         with self._sent(rows) as going:
-            answers = await asyncio.gather(*(self._try(each.one) for each in going))
-            decided: list[tuple[Kept, Refusal | None]] = []
+            answers = await asyncio.gather(*(self._try(each) for each in going))
+            decided: list[tuple[_Going, Refusal | None]] = []
             for each, answer in zip(going, answers, strict=True):
-                topic = each.one.topic
+                topic = each.pub.topic
                 if not isinstance(answer, Exception):
                     aside.over(topic)
-                    decided.append((each.one, answer))
+                    decided.append((each, answer))
                     continue
                 log.warning("%s", f"{user}: {topic} waits: {answer}")
                 if isinstance(answer, ClientError):
                     rest = _ASIDE_S
                 else:
                     aside.put(topic, time.monotonic())
-            await self._forget([one for one, _ in decided])
-        for one, answer in decided:
-            self._decided(one, answer)
+            await self._forget([each for each, _ in decided])
+        for each, answer in decided:
+            self._decided(each, answer)
         return rest
 
     @contextlib.contextmanager
     def _sent(self, rows: Sequence[Kept]) -> Iterator[list[_Going]]:
         """What is on disk while it is being decided about: what comes again is the same."""
         mine = [one for one in rows if one.seq not in self._sending]
-        going = [_Going(one, True, self._waiting.pop(one.seq, [])) for one in mine]
+        going = [_Going.of(one, self._waiting.pop(one.seq, [])) for one in mine]
         for each in going:
-            self._sending[each.one.seq] = self._going[each.one.origin] = each
+            self._sending[each.seq] = self._going[each.origin] = each
         try:
             yield going
         finally:
             for each in going:
-                del self._sending[each.one.seq]
+                del self._sending[each.seq]
                 self._gone(each)
-                self._waiting[each.one.seq] = each.answers
+                self._waiting[each.seq] = each.answers
 
-    async def _try(self, one: Kept) -> Refusal | Exception | None:
+    async def _try(self, going: _Going) -> Refusal | Exception | None:
         """An exception: no word about the message; it is tried again."""
-        client, left = self._client, one.left(time.time())
-        if left is not None and left < SHORTEST_S:
+        pub, client, life = going.pub, self._client, going.life()
+        if life is None:
             return _EXPIRED
         try:
             if client is None:
                 raise Closed("the site is away")
-            if one.retain and not one.payload:
-                await client.clear(one.topic, qos=one.qos, within=_EVER_S)
+            if pub.retain and not pub.payload:
+                await client.clear(pub.topic, qos=pub.qos, within=_EVER_S)
             else:
                 await client.publish(
-                    one.topic,
-                    one.payload,
-                    qos=one.qos,
-                    retain=one.retain,
-                    life=_life(one.retain, left),
-                    put=one.put or None,
+                    pub.topic,
+                    pub.payload,
+                    qos=pub.qos,
+                    retain=pub.retain,
+                    life=life,
+                    put=pub.put or None,
                     within=_EVER_S,
                 )
         except (ClientError, Unavailable, RateLimited) as error:
@@ -487,36 +508,36 @@ class Account:
             return Refusal.of(error)
         return None
 
-    async def _forget(self, rows: Sequence[Kept]) -> None:
+    async def _forget(self, going: Sequence[_Going]) -> None:
         """Before anybody is answered, so that after a kill nothing comes again that was."""
         try:
-            await self._spool.done(self.user.name, [one.seq for one in rows])
+            await self._spool.done(self._user, [each.seq for each in going])
         except sqlite3.Error as error:
             why = "is still on disk; it is sent once more if the agent ends before it can go"
-            log.error("%s", f"{self.user.name}: what the site has decided about {why}: {error}")
+            log.error("%s", f"{self._user}: what the site has decided about {why}: {error}")
 
-    def _decided(self, one: Kept, refusal: Refusal | None) -> None:
-        answers = self._waiting.pop(one.seq, [])
+    def _decided(self, going: _Going, refusal: Refusal | None) -> None:
+        answers = self._waiting.pop(going.seq, [])
         for answer in answers:
             answer(refusal)
         if refusal is not None and not answers:
-            self._told(one.topic, refusal)
+            self._told(going.pub.topic, refusal)
 
     async def _expire(self) -> None:
         """Tell of what waits for too long, also while the site is away."""
         while True:
             await asyncio.sleep(_EXPIRE_S)
-            if not self._spool.waits(self.user.name):
+            if not self._spool.waits(self._user):
                 continue
             try:
                 before = int(time.time()) + SHORTEST_S
-                found = await self._spool.expired(self.user.name, before, _BATCH)
+                found = await self._spool.expired(self._user, before, _BATCH)
             except sqlite3.Error:
                 continue  # `_drain` says it
             with self._sent(found) as going:
-                await self._forget([each.one for each in going])
+                await self._forget(going)
             for each in going:
-                self._decided(each.one, _EXPIRED)
+                self._decided(each, _EXPIRED)
 
     def received_of(self, client_id: str, present: bool) -> set[int]:
         """Packet ids of QoS 2 messages that a session has published and not released. Of very many
@@ -572,14 +593,6 @@ def seat_id(client_id: str) -> str:
     if client_id.isascii() and client_id.isprintable() and len(client_id) <= 60:
         return f"a.{client_id}"
     return f"h.{hashlib.sha256(client_id.encode()).hexdigest()[:48]}"
-
-
-def _life(retain: bool, left: int | None) -> int:
-    """SPEC.md 3.1: 60 s, or without an end; with an expiry, of SHORTEST_S or more, the longest 2^n
-    s that is not longer."""
-    if left is None:
-        return LIFE_FOREVER if retain else 0
-    return min(31, left.bit_length() - 1)
 
 
 def note(topic: str, refusal: Refusal) -> bytes:

@@ -110,6 +110,8 @@ class Local:
         self._subs: asyncio.Queue[Sub] = asyncio.Queue(_GOING)
         self._sayings: dict[str, dict[str, str | None]] = {}
         self._notes = False
+        # When it was heard last, and whether anything that it says now would be.
+        self._heard, self._listening = 0.0, False
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._group: asyncio.TaskGroup | None = None
 
@@ -307,7 +309,10 @@ class Local:
 
     async def _read(self) -> None:
         hello = self._hello
-        wait = hello.keepalive * 1.5 if hello is not None and hello.keepalive else None
+        if hello is not None and hello.keepalive and self._group is not None:
+            alive = self._alive(hello.keepalive * 1.5)
+            self._group.create_task(alive, name="agent: keep alive")
+        clock = asyncio.get_running_loop().time
         while True:
             for said in self._said:
                 await self._handle(said)
@@ -321,14 +326,24 @@ class Local:
                 # Whoever does not read what it is answered is not listened to.
                 self._drained.clear()
                 await self._drained.wait()
-            try:
-                async with asyncio.timeout(wait):
-                    data = await self._pipe.read()
-            except TimeoutError:
-                raise End(Refusal("silent", "", "silent for 1.5 keep alives")) from None
+            self._listening = True
+            data = await self._pipe.read()
+            self._listening, self._heard = False, clock()
             if not data:
                 raise End()
             self._take(data)
+
+    async def _alive(self, seconds: float) -> None:
+        """One look an interval, not one timer a read. While it is not listened to, it may be
+        silent."""
+        clock = asyncio.get_running_loop().time
+        self._heard = clock()
+        while True:
+            await asyncio.sleep(max(0.05, self._heard + seconds - clock()))
+            if not self._listening:
+                self._heard = clock()
+            elif clock() - self._heard >= seconds:
+                raise End(Refusal("silent", "", "silent for 1.5 keep alives"))
 
     async def _handle(self, said: Said) -> None:
         match said:

@@ -58,13 +58,6 @@ class Kept(NamedTuple):
     put_at: int
     until: int | None
 
-    def left(self, now: float) -> int | None:
-        """Whole seconds that are left of its interval, 0 if none; None: no end. A clock that was
-        set back adds nothing."""
-        if self.until is None:
-            return None
-        return max(0, int(min(self.until - now, self.until - self.put_at)))
-
 
 class Spool:
     """Of all users, in one file of mode 0600. users: whose messages are kept; those of others are

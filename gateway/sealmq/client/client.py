@@ -14,7 +14,6 @@ Example:
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 import json
 import os
@@ -213,7 +212,7 @@ class Client:
         """
         draft = _draft(topic, payload, qos, retain, life, None, put)
         if retain and not draft.payload:
-            draft = dataclasses.replace(draft, kind=CLEAR, life=0)
+            draft = draft._replace(kind=CLEAR, life=0)
         return self._running().publish_nowait(draft, over)
 
     async def clear(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sealmq.mqtt import build
@@ -31,21 +30,23 @@ _PING_AGAIN_S = 1.0
 _NAMES_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """A message to publish; all is checked. raw: topic in UTF-8. kind: m1's class. block: TLV.
     passed: the payload is an m1, of another site's client.
     """
 
     topic: str
     raw: bytes
-    payload: bytes = field(repr=False)
+    payload: bytes
     qos: int
     retain: bool
     kind: int
     life: int
-    block: bytes = field(default=EMPTY, repr=False)
+    block: bytes = EMPTY
     passed: bool = False
+
+    def __repr__(self) -> str:
+        return f"Draft(topic={self.topic!r}, payload=<{len(self.payload)} bytes>, qos={self.qos})"
 
 
 class Wanted(NamedTuple):

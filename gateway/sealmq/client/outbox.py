@@ -46,9 +46,10 @@ class Outbox:
 
     def low(self) -> int:
         """The lowest ctr that may be sent again, 0 if none (`low` of SPEC.md 4.1)."""
-        return min(
-            (f.ctr for f in self._flights.values() if not f.released and not f.refused), default=0
-        )
+        for flight in self._flights.values():
+            if not flight.released and not flight.refused:
+                return flight.ctr
+        return 0
 
     def admits(self, ctr: int) -> bool:
         """Whether a packet with this ctr leaves what is underway inside the mediator's window."""
