@@ -51,6 +51,8 @@ _EXPIRE_S = 10.0
 # A topic about which the site gave no word is tried again after 1 s, and up to 30.
 _ASIDE_S, _ASIDE_MOST_S = 1.0, 30.0
 _DISK_S = 5.0
+# What waits for room in the connection, of all clients: they may leave, and come with more.
+_QUEUED, _QUEUED_BYTES = 4096, 32 << 20
 _SESSIONS = 256
 # Of all sessions that are kept, packet ids of QoS 2 together.
 _UNRELEASED = 65_536
@@ -236,6 +238,7 @@ class Account:
         self._going: dict[str, _Going] = {}
         # What waits for room in the connection.
         self._queue: deque[_Going] = deque()
+        self._queued = 0
         # By their place: who waits for what is on disk, and what of it is being sent.
         self._waiting: dict[int, list[Answer]] = {}
         self._sending: dict[int, _Going] = {}
@@ -330,9 +333,7 @@ class Account:
         if self._spool.waits(self._user):
             self._keep(going)
         elif self._queue or not self._begin(going):
-            self._queue.append(going)
-            if not self.up:
-                self._pump()
+            self._wait(going)
 
     def _refusal(self, pub: Pub) -> Refusal | None:
         if pub.fault:
@@ -378,15 +379,32 @@ class Account:
             self._keep(going)
         self._pump()
 
+    def _wait(self, going: _Going) -> None:
+        """For room in the connection; on disk where there is none."""
+        size = len(going.pub.payload) + len(going.pub.topic)
+        if len(self._queue) >= _QUEUED or self._queued + size > _QUEUED_BYTES:
+            why = f"{len(self._queue)} messages wait for the site already, which is slow"
+            self._over(going, Refusal("much", "agent.busy", why))
+            return
+        self._queue.append(going)
+        self._queued += size
+        if not self.up:
+            self._pump()
+
     def _pump(self) -> None:
         """Send what waits for room; to disk with it when the connection is over."""
         queue = self._queue
         if self.up:
             while queue and self._begin(queue[0]):
-                queue.popleft()
+                self._left(queue.popleft())
         elif not self._ended:
             while queue:
-                self._keep(queue.popleft())
+                going = queue.popleft()
+                self._left(going)
+                self._keep(going)
+
+    def _left(self, going: _Going) -> None:
+        self._queued -= len(going.pub.payload) + len(going.pub.topic)
 
     def _over(self, going: _Going, refusal: Refusal | None) -> None:
         self._gone(going)

@@ -395,28 +395,26 @@ class Local:
         """What the site's decision means here. It may come when nobody is there any more, so it
         holds nothing of the message, nor of this connection but the ids that were accepted."""
         received, topic, qos, packet_id = self._received, pub.topic, pub.qos, pub.packet_id
-        me = weakref.ref(self)
+        me, account, client_id = weakref.ref(self), self._mine, self.client_id
 
         def answer(refusal: Refusal | None) -> None:
+            if refusal is not None:
+                log.info("%s", f"{client_id}: {topic}: refused: {refusal}")
+                account.tell(topic, refusal)
             if qos == 2 and refusal is None:
                 # Even if nobody is there any more: who comes back may send it again.
                 received.add(packet_id)
             if (local := me()) is not None:
                 del local._going[number]
                 local._room.set()
-                local._decided(topic, qos, packet_id, refusal)
+                local._decided(qos, packet_id, refusal)
 
         return answer
 
-    def _decided(self, topic: str, qos: int, packet_id: int, refusal: Refusal | None) -> None:
-        if self._dialect is None or self._ended.done():
+    def _decided(self, qos: int, packet_id: int, refusal: Refusal | None) -> None:
+        if self._dialect is None or self._ended.done() or not qos:
             return
         account = self._mine
-        if refusal is not None:
-            log.info("%s", f"{self.client_id}: {topic}: refused: {refusal}")
-            account.tell(topic, refusal)
-        if not qos:
-            return
         if refusal is not None and not self._dialect.tells and not account.user.acknowledge:
             # 3.1.1 can say no to a PUBLISH by ending the connection alone [MQTT-3.3.5-2].
             self.end(refusal)
