@@ -494,6 +494,8 @@ class Local:
     async def _deliver(self, seat: Client) -> None:
         account = self._mine
         window = self._hello.window if self._hello is not None else 1
+        if self._group is not None:
+            self._group.create_task(self._watch(seat), name="agent: site's connection")
         while True:
             try:
                 message = seat.receive_nowait() or await seat.receive()
@@ -509,9 +511,12 @@ class Local:
             came = message.came
             packet_id, dup = 0, False
             if came is not None:
-                while len(self._flights) >= window:
+                while len(self._flights) >= window and seat.error is None:
                     self._space.clear()
                     await self._space.wait()
+                if seat.error is not None:
+                    # What it has not acknowledged comes again, in another connection.
+                    raise End(Refusal("away", "agent.away", str(seat.error)))
                 packet_id = self._place(message)
                 dup = came.dup and self._kept
             packet = self._wire.message(message, packet_id, message.qos, dup)
@@ -523,6 +528,11 @@ class Local:
             while len(self._out) > _UNREAD:
                 self._drained.clear()
                 await self._drained.wait()
+
+    async def _watch(self, seat: Client) -> None:
+        """No answer that makes room comes from a site's connection that is over."""
+        await seat.ended()
+        self._space.set()
 
     def _place(self, message: Message) -> int:
         """The local packet id: that of the site for a session that is kept."""

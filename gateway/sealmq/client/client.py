@@ -403,6 +403,10 @@ class Client:
         """What ended the client for good, or None."""
         return self._life.error
 
+    async def ended(self) -> None:
+        """Returns once there is no connection and there will be none: `error` says why."""
+        await self._life.over.wait()
+
     @property
     def identity(self) -> Identity:
         """Who the client is; holds its roots: not to be logged."""

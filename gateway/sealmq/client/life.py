@@ -62,6 +62,7 @@ class Life:
         self._options = options
         self._on_state = on_state
         self.error: Exception | None = None
+        self.over = asyncio.Event()
         self._opened: Opened | None = None
         self._usable = False
         self._task: asyncio.Task[None] | None = None
@@ -175,6 +176,7 @@ class Life:
     def _end(self, error: Exception) -> None:
         if self.error is None:
             self.error = error
+        self.over.set()
         self._desk.fail(error)
 
     def _use(self, opened: Opened) -> None:
