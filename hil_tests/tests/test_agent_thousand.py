@@ -25,7 +25,7 @@ pytestmark = pytest.mark.full
 COUNT = 1000
 # Messages seen -> who is killed then.
 KILLS = {150: "agent", 350: "mediator", 550: "kg", 750: "broker"}
-_WAIT_S = 45
+_WAIT_S = 180
 
 
 class Ends(Protocol):
@@ -191,9 +191,16 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     site.up("--broker", "mosquitto")
     made = Agent(site, folder)
     made.up()
+    connected(made)
     yield made
     made.down()
     site.down()
+
+
+def connected(agent: Agent) -> None:
+    """Both users are, so that sessions that are kept are let in."""
+    for user in ("ha", "plc"):
+        until(user, lambda user=user: f"agent: {user}: connected" in agent.said(), 60)  # type: ignore[misc]
 
 
 def killed(agent: Agent, who: str) -> None:

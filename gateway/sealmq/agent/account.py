@@ -53,6 +53,7 @@ _ASIDE_S, _ASIDE_MOST_S = 1.0, 30.0
 _DISK_S = 5.0
 # What waits for room in the connection, of all clients: they may leave, and come with more.
 _QUEUED, _QUEUED_BYTES = 4096, 32 << 20
+_ROOM_S = 0.05
 _SESSIONS = 256
 # Of all sessions that are kept, packet ids of QoS 2 together.
 _UNRELEASED = 65_536
@@ -239,6 +240,7 @@ class Account:
         # What waits for room in the connection.
         self._queue: deque[_Going] = deque()
         self._queued = 0
+        self._timer: asyncio.TimerHandle | None = None
         # By their place: who waits for what is on disk, and what of it is being sent.
         self._waiting: dict[int, list[Answer]] = {}
         self._sending: dict[int, _Going] = {}
@@ -278,6 +280,8 @@ class Account:
                 log.warning("%s", f"{self._user}: {error}")
             except asyncio.CancelledError:
                 self._ended = True
+                if self._timer is not None:
+                    self._timer.cancel()
                 raise
             finally:
                 await client.disconnect()
@@ -388,8 +392,21 @@ class Account:
             return
         self._queue.append(going)
         self._queued += size
-        if not self.up:
+        if self.up:
+            self._again()
+        else:
             self._pump()
+
+    def _again(self) -> None:
+        """Room comes with answers; a turn of QoS 0 alone gets none."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_ROOM_S, self._timed)
+
+    def _timed(self) -> None:
+        self._timer = None
+        self._pump()
+        if self._queue:
+            self._again()
 
     def _pump(self) -> None:
         """Send what waits for room; to disk with it when the connection is over."""

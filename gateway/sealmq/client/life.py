@@ -39,6 +39,7 @@ _DRAIN_S = 10.0
 _ASK_AGAIN_S, _ASK_AGAIN_MOST_S = 5.0, 60.0
 _DAY_MS = 86_400_000
 _BACKLOG = 4 * 1024 * 1024
+_CLOGGED = 256 * 1024
 # Trying again would not help with these; of CONNACK's codes, 3 aside, nothing will either.
 _FINAL = (ConnectRefused, StateError, Denied, Unsupported)
 
@@ -95,6 +96,11 @@ class Life:
         """Queue bytes on the present connection."""
         if self._opened is not None:
             self._opened.wire.send(data)
+
+    @property
+    def clogged(self) -> bool:
+        """Whether much is queued on the present connection."""
+        return self._opened is not None and self._opened.wire.backlog > _CLOGGED
 
     async def flush(self) -> None:
         """Wait until the present connection takes more. ConnectionLost."""

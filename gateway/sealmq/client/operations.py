@@ -114,30 +114,46 @@ class Operations:
             acks.forget(ctr)
             receipts.forget(ctr)
 
-    def publish_nowait(self, draft: Draft, over: Callable[[Exception | None], None]) -> bool:
-        """Publish without a task: False, and nothing is sent, where `publish` would have to wait.
-        over: told of the answer, with QoS 1 and 2."""
-        if self._gate.locked() or not self._usable(draft.qos):
-            return False
-        core = self._life.core
-        if core is None or self._life.error is not None:
-            return False
-        if self._boots.worn():
-            self._life.worn()
+    def begin(self, draft: Draft) -> tuple[int, asyncio.Future[None]] | None:
+        """Publish with QoS 1 without waiting: its ctr, and what its acknowledgement resolves, until
+        `forget`. None: there is no room now, or no connection; then `publish` waits for that.
+        """
+        life, boots = self._life, self._boots
+        core = life.core
+        if core is None or self._gate.locked() or boots.worn() or life.clogged:
+            return None
+        if not self._room(core, draft.qos):
+            return None
         ctr, packet = core.publish(
-            draft.raw,
-            draft.payload,
-            draft.qos,
-            draft.retain,
-            draft.kind,
-            draft.life,
-            mono_ms(),
-            draft.block,
-            draft.passed,
-        )
+            draft.raw, draft.payload, draft.qos, draft.retain, draft.kind, draft.life, mono_ms(),
+            draft.block, draft.passed,
+        )  # fmt: skip
+        acked = self._desk.acks.expect(ctr, draft.topic)
+        life.send(packet)
+        return ctr, acked
+
+    def forget(self, ctr: int) -> None:
+        """Nobody waits any more for what `begin` has published."""
+        self._desk.acks.forget(ctr)
+
+    def publish_nowait(self, draft: Draft, over: Callable[[Exception | None], None]) -> bool:
+        """As `begin`, with any QoS and no future: `over` is told of the answer to QoS 1 and 2."""
+        life, boots = self._life, self._boots
+        core = life.core
+        if core is None or self._gate.locked() or life.clogged or life.error is not None:
+            return False
+        if boots.worn():
+            life.worn()
+            return False
+        if not self._room(core, draft.qos):
+            return False
+        ctr, packet = core.publish(
+            draft.raw, draft.payload, draft.qos, draft.retain, draft.kind, draft.life, mono_ms(),
+            draft.block, draft.passed,
+        )  # fmt: skip
         if draft.qos:
             self._desk.acks.call(ctr, draft.topic, over)
-        self._life.send(packet)
+        life.send(packet)
         return True
 
     async def _flush(self, qos: int) -> None:
@@ -262,23 +278,25 @@ class Operations:
 
     async def _core(self, qos: int) -> Core:
         """The core of a usable connection, as soon as one more message may be underway."""
-        life = self._life
-        await self._desk.bell.until(lambda: self._usable(qos))
+        life, boots = self._life, self._boots
+
+        def usable() -> bool:
+            core = life.core
+            return life.error is not None or (core is not None and self._room(core, qos))
+
+        await self._desk.bell.until(usable)
         core = life.core
         if core is None or life.error is not None:
             raise life.error or Closed("the client is not connected")
-        if self._boots.worn():
+        if boots.worn():
             life.worn()
         return core
 
-    def _usable(self, qos: int) -> bool:
-        """Whether one more message may be underway, or none ever again."""
-        if self._life.error is not None:
-            return True
-        core, outbox = self._life.core, self._boots.outbox
-        if core is None or not outbox.admits(core.session.ctr + 1):
-            return False
-        return not qos or len(outbox) < self._options.inflight
+    def _room(self, core: Core, qos: int) -> bool:
+        """Whether one more message may be underway."""
+        outbox = self._boots.outbox
+        few = not qos or len(outbox) < self._options.inflight
+        return few and outbox.admits(core.session.ctr + 1)
 
     def _limit(self, within: float | None, what: str) -> Limit:
         return Limit(self._options.timeout if within is None else within, what)

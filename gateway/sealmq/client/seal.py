@@ -4,6 +4,9 @@ alone, where a bridge passes on what another site's client has sealed. Sans-IO.
 
 from __future__ import annotations
 
+from typing import Any
+from weakref import WeakKeyDictionary
+
 from sealmq_spec.aead import seal
 from sealmq_spec.const import M1_HEAD, M2, M2_HEAD, OP_COMMAND, TAG, USE_PUBLISH
 from sealmq_spec.envelope import nonce_link, put_m2, tail_m2
@@ -44,10 +47,22 @@ def seal_passed(
     i, ctr = session.ident, session.next_ctr()
     head = bytearray(M2_HEAD)
     put_m2(head, 0, M2, i.suite, ctr, now // 1000)
-    key = link_key(i.site, USE_PUBLISH, i.suite, i.mediator, session.boot, session.salt, i.km)
     tail = tail_m2(i.site, i.client, i.mediator, flags, topic)
     nonce = nonce_link(session.salt, head)
-    return ctr, seal(session.make(i.suite, key), nonce, bytes(head), tail, block + m1)
+    return ctr, seal(_link(session), nonce, bytes(head), tail, block + m1)
+
+
+# Of each session, its link's key material and the cipher under what it gives.
+_links: WeakKeyDictionary[Session, tuple[bytes, Any]] = WeakKeyDictionary()
+
+
+def _link(session: Session) -> Any:
+    i = session.ident
+    known = _links.get(session)
+    if known is None or known[0] is not i.km:
+        key = link_key(i.site, USE_PUBLISH, i.suite, i.mediator, session.boot, session.salt, i.km)
+        known = _links[session] = i.km, session.make(i.suite, key)
+    return known[1]
 
 
 def command_body(family: str, body: bytes) -> bytes:

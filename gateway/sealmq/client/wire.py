@@ -1,7 +1,4 @@
-"""A TCP connection as the client uses it: bytes, typed errors, a bound on what waits to be sent.
-
-What is sent in one turn of the event loop leaves in one write: writes cost more than all else.
-"""
+"""A TCP connection as the client uses it: bytes, typed errors, a bound on what waits to be sent."""
 
 from __future__ import annotations
 
@@ -12,20 +9,22 @@ import socket
 from .errors import ConnectFailed, ConnectionLost
 
 _READ = 256 * 1024
+# So much is sent at once, whatever else the turn brings.
+_PIECE = 64 * 1024
 _CLOSE_S = 2.0
-# More than this is not gathered.
-_GATHERED = 64 * 1024
 
 
 class Wire:
-    """One connection. `send` never blocks; `flush` waits until little is left to send."""
+    """One connection. `send` never blocks; `flush` waits until little is left to send. What one
+    turn of the event loop sends leaves in one piece: a call of the system costs more than a packet.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self.sent = 0
         self._ended = False
-        self._gathered: list[bytes] = []
-        self._size = 0
+        self._out: list[bytes] = []
+        self._pending = 0
 
     @classmethod
     async def open(cls, host: str, port: int) -> Wire:
@@ -45,35 +44,32 @@ class Wire:
     @property
     def backlog(self) -> int:
         """Bytes that the system has not taken yet."""
-        return self._size + self._writer.transport.get_write_buffer_size()
+        return self._writer.transport.get_write_buffer_size() + self._pending
 
     def send(self, data: bytes) -> None:
         """Queue bytes; on a broken connection they vanish, and `read` tells."""
-        if data and not self._ended:
-            if not self._gathered:
-                asyncio.get_running_loop().call_soon(self._write)
-            self._gathered.append(data)
-            self._size += len(data)
+        if data and not self._ended and not self._writer.is_closing():
+            if not self._out:
+                asyncio.get_running_loop().call_soon(self._push)
+            self._out.append(data)
+            self._pending += len(data)
             self.sent += 1
-            if self._size > _GATHERED:
-                self._write()
 
-    def _write(self) -> None:
-        gathered, self._gathered, self._size = self._gathered, [], 0
-        if gathered and not self._writer.is_closing():
-            self._writer.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+    def _push(self) -> None:
+        out, self._out, self._pending = self._out, [], 0
+        if out and not self._writer.is_closing():
+            self._writer.write(b"".join(out))
 
     def goodbye(self, data: bytes) -> None:
         """Queue the last bytes: what is sent later vanishes, and `close` waits for the peer's."""
         self.send(data)
-        self._write()
+        self._push()
         self._ended = True
 
     async def flush(self) -> None:
         """Wait until the backlog is small. ConnectionLost when the connection is broken."""
-        if self.backlog < _GATHERED and not self._writer.is_closing():
-            return
-        self._write()
+        if self._pending > _PIECE:
+            self._push()
         try:
             await self._writer.drain()
         except OSError as error:
@@ -95,7 +91,7 @@ class Wire:
         Behind a goodbye the peer closes: if we did while it still writes, it could lose what it has
         not read of ours, acknowledgements and the goodbye too, and send or fire what it should not.
         """
-        self._write()
+        self._push()
         try:
             async with asyncio.timeout(_CLOSE_S):
                 while self._ended and await self._reader.read(_READ):

@@ -515,3 +515,12 @@ async def test_who_comes_and_goes_while_the_site_is_slow_fills_no_memory(
         for n in range(20):
             w.publish(bytes(2000), client=f"d{n}")
         assert len(w.account._going) == 8 + 4
+
+
+@runs
+async def test_what_waits_for_room_goes_without_an_answer_that_makes_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.site.room = 0
+        w.publish(b"q0", qos=0, packet_id=0)
+        w.site.room = 1
+        await w.until(lambda: w.site.sent)
