@@ -407,40 +407,6 @@ def test_what_could_not_be_sent_waits_on_disk_and_is_acknowledged_after_it_is_se
     for info in held:
         info.wait_for_publish(60)
         assert writer.codes[info.mid].value == 0
-    with sqlite3.connect(agent.folder / "agent.spool/waiting.db") as db:
+    with sqlite3.connect(agent.folder / "agent.spool/unsent.db") as db:
         assert db.execute("SELECT seq FROM sqlite_sequence").fetchall() != []
-        assert db.execute("SELECT COUNT(*) FROM waiting").fetchone() == (0,)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("version", "qos"), [(4, 1), (4, 2), (5, 1), (5, 2)])
-def test_none_of_a_thousand_that_were_acknowledged_is_lost_whoever_is_killed(
-    agent: Agent, version: int, qos: int
-) -> None:
-    topic = f"machine/1/thousand{version}{qos}"
-    reader = Paho(agent, "ha", version, f"r{version}{qos}", kept=True)
-    reader.subscribe(topic, qos)
-    writer = Paho(agent, "plc", version, f"w{version}{qos}", kept=True)
-    infos = [writer.client.publish(topic, f"{n}", qos) for n in range(1000)]
-    seen: Counter[bytes] = Counter()
-
-    def take(most: int) -> bool:
-        while len(seen) < most:
-            try:
-                seen[bytes(reader.came.get(timeout=0.1).payload)] += 1
-            except queue.Empty:
-                return False
-        return True
-
-    for step, who in ((200, "agent"), (400, "mediator"), (600, "broker")):
-        until(f"{step} messages", partial(take, step), 120)
-        if who == "agent":
-            agent.kill()
-            agent.up()
-        else:
-            agent.site.back(who, agent.site.kill(who))
-    until("all acknowledgements", lambda: all(i.is_published() for i in infos), 180)
-    until("all messages", lambda: take(1000), 120)
-    reader.end()
-    writer.end()
-    assert set(seen) == {str(n).encode() for n in range(1000)}
+        assert db.execute("SELECT COUNT(*) FROM unsent").fetchone() == (0,)

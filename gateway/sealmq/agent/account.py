@@ -2,12 +2,14 @@
 
 All that a user's local clients publish goes through one connection, in its order; what they read
 comes over one connection each, whose session, will and client identifier are theirs. A PUBLISH is
-answered once the site has decided; while the site is away it waits on disk, unanswered.
+answered once the site has decided; while the site is away it waits on disk, unanswered. No message
+has a task of its own: answers are calls.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import hashlib
 import json
@@ -15,10 +17,10 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 
-from sealmq.client import Client, ClientError, NotAuthorised, Notice, Options
+from sealmq.client import Client, ClientError, Closed, NotAuthorised, Notice, Options
 from sealmq.client.backoff import Backoff
 from sealmq.client.client import address, read_enrolment
 from sealmq.client.door import Renew, asked
@@ -29,11 +31,11 @@ from sealmq.client.state import State, StateFile
 from sealmq.client.values import Will
 from sealmq.families import registry
 from sealmq_spec.const import LIFE_FOREVER
-from sealmq_spec.errors import Denied, RateLimited, SealError, Unavailable
+from sealmq_spec.errors import Denied, RateLimited, SealError, Unavailable, WrongEpoch
 from sealmq_spec.identity import Identity
 
 from .config import User
-from .spool import KEPT_S, Full, Kept, Spool
+from .spool import Full, Kept, Spool
 from .wire import LastWill, Pub, Refusal
 
 log = logging.getLogger("sealmq.agent")
@@ -43,9 +45,23 @@ SEATS = 14
 _EVER_S = 1e8
 _TRY_S = 10.0
 _BATCH = 16
+# The shortest life that a message can be given besides its 60 s (SPEC.md 3.1).
+SHORTEST_S = 2
+_EXPIRE_S = 10.0
+# A topic about which the site gave no word is tried again after 1 s, and up to 30.
+_ASIDE_S, _ASIDE_MOST_S = 1.0, 30.0
+_DISK_S = 5.0
+# What waits for room in the connection, of all clients: they may leave, and come with more.
+_QUEUED, _QUEUED_BYTES = 4096, 32 << 20
+_ROOM_S = 0.05
 _SESSIONS = 256
+# Of all sessions that are kept, packet ids of QoS 2 together.
+_UNRELEASED = 65_536
 _INBOX = 64
 _INBOX_BYTES = 2 << 20
+
+_EXPIRED = Refusal("away", "agent.expired", "it waited for the site for too long")
+_NOT_KEPT = Refusal("away", "agent.away", "the site is away; QoS 0 is not kept")
 
 
 class Wallet:
@@ -142,41 +158,108 @@ class Wallet:
         return made
 
 
-@dataclass(slots=True)
-class _Going:
-    """A PUBLISH that the site has not decided about."""
+Answer = Callable[[Refusal | None], None]
+"""Told what has become of a PUBLISH: None once the site has accepted it."""
 
-    digest: bytes
-    task: asyncio.Task[Refusal | None]
+
+class _Going:
+    """A message that the site has not decided about. seq: its place; put_at, until: Unix seconds.
+    dup: it may be on disk already."""
+
+    __slots__ = ("answers", "dup", "origin", "pub", "put_at", "seq", "until")
+
+    def __init__(
+        self, seq: int, origin: str, pub: Pub, put_at: int, until: int | None, answers: list[Answer]
+    ) -> None:
+        self.seq, self.origin, self.pub, self.answers = seq, origin, pub, answers
+        self.put_at, self.until, self.dup = put_at, until, pub.dup
+
+    @classmethod
+    def of(cls, one: Kept, answers: list[Answer]) -> _Going:
+        """What was on disk."""
+        pub = Pub(one.topic, one.payload, one.qos, one.retain, True, 0, one.put)
+        return cls(one.seq, one.origin, pub, one.put_at, one.until, answers)
+
+    def kept(self) -> Kept:
+        pub = self.pub
+        return Kept(
+            self.seq, self.origin, pub.topic, pub.payload, pub.qos, pub.retain, pub.put,
+            self.put_at, self.until,
+        )  # fmt: skip
+
+    def same(self, pub: Pub) -> bool:
+        mine = self.pub
+        fields = (mine.topic, mine.payload, mine.qos, mine.retain, mine.put)
+        return fields == (pub.topic, pub.payload, pub.qos, pub.retain, pub.put)
+
+    def life(self) -> int | None:
+        """What it is published with (SPEC.md 3.1): 60 s, or without an end; with an expiry the
+        longest 2^n s that is not longer than what is left. None: it is over."""
+        if self.until is None:
+            return LIFE_FOREVER if self.pub.retain else 0
+        # A clock that was set back adds nothing.
+        left = int(min(self.until - time.time(), self.until - self.put_at))
+        return min(31, left.bit_length() - 1) if left >= SHORTEST_S else None
+
+
+class _Aside:
+    """Topics about which the site gave no word; until when they are left alone, each longer than
+    the last time. Others do not wait for them."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, tuple[float, float]] = {}
+
+    def put(self, topic: str, now: float) -> None:
+        _, pause = self._topics.get(topic, (0.0, _ASIDE_S / 2))
+        pause = min(2 * pause, _ASIDE_MOST_S)
+        self._topics[topic] = (now + pause, pause)
+
+    def over(self, topic: str) -> None:
+        self._topics.pop(topic, None)
+
+    def now(self, now: float) -> list[str]:
+        return [topic for topic, (until, _) in self._topics.items() if until > now]
 
 
 class Account:
-    """told: of each refusal that no acknowledgement carries, with its topic ("" if not known)."""
+    """told: of each refusal that no acknowledgement carries, with its topic ("" if not known).
+
+    What cannot be sent at once waits in memory while the site is there, on disk while it is not.
+    """
 
     def __init__(
         self, user: User, wallet: Wallet, spool: Spool, told: Callable[[str, Refusal], None]
     ) -> None:
-        self.user = user
+        self.user, self._user = user, user.name
         self.name = wallet.identity.name
         self._wallet, self._spool, self._told = wallet, spool, told
         self._client: Client | None = None
         self._up = asyncio.Event()
-        self._waiting: dict[int, asyncio.Future[Refusal | None]] = {}
+        # What the site has to decide about, by client id and packet id, for what comes again.
         self._going: dict[str, _Going] = {}
+        # What waits for room in the connection.
+        self._queue: deque[_Going] = deque()
+        self._queued = 0
+        self._timer: asyncio.TimerHandle | None = None
+        # By their place: who waits for what is on disk, and what of it is being sent.
+        self._waiting: dict[int, list[Answer]] = {}
+        self._sending: dict[int, _Going] = {}
         self._more = asyncio.Event()
         self._entering = asyncio.Lock()
-        self._tasks: set[asyncio.Task[Refusal | None]] = set()
         self.seats = 0
         self.sayable = frozenset(m.says.option for m in registry.manifests() if m.says)
         self._received: dict[str, set[int]] = {}
         # Why the site does not let this client in, if it does not.
         self.refusal: Refusal | None = None
+        # The agent ends: who has no answer yet publishes again.
+        self._ended = False
 
     async def run(self) -> None:
         """Serve until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._connected(), name=f"agent {self.user.name}: connection")
-            group.create_task(self._drain(), name=f"agent {self.user.name}: spool")
+            group.create_task(self._connected(), name=f"agent {self._user}: connection")
+            group.create_task(self._drain(), name=f"agent {self._user}: spool")
+            group.create_task(self._expire(), name=f"agent {self._user}: expiry")
 
     async def _connected(self) -> None:
         backoff = Backoff()
@@ -194,21 +277,27 @@ class Account:
                 self._client = None
                 denied = isinstance(error, Denied | NotAuthorised)
                 self.refusal = Refusal("denied", "", str(error)) if denied else None
-                log.warning("%s", f"{self.user.name}: {error}")
+                log.warning("%s", f"{self._user}: {error}")
+            except asyncio.CancelledError:
+                self._ended = True
+                if self._timer is not None:
+                    self._timer.cancel()
+                raise
             finally:
-                self._up.clear()
                 await client.disconnect()
+                self._said("")
             backoff.lasted(int((time.monotonic() - begun) * 1000))
             await asyncio.sleep(backoff.next())
 
     def _said(self, what: str) -> None:
         if what:
-            log.info("%s", f"{self.user.name}: {what}")
-        if self._client is not None and self._client.connected:
+            log.info("%s", f"{self._user}: {what}")
+        if self.up:
             self.refusal = None
             self._up.set()
         else:
             self._up.clear()
+        self._pump()
 
     def _noticed(self, notice: Notice) -> None:
         kind = "denied" if notice.code == Denied.code else "impossible"
@@ -230,125 +319,269 @@ class Account:
 
     # --- publish ---
 
-    def publish(self, client_id: str, pub: Pub) -> asyncio.Task[Refusal | None]:
-        """What becomes of it: None once the site has accepted it. What comes again while the first
-        one is not decided about is the same."""
+    def publish(self, client_id: str, pub: Pub, answer: Answer) -> None:
+        """Have the site decide; `answer` is called once, and raises nothing. What comes again
+        (DUP) while the first one is not decided about is the same message."""
+        if refusal := self._refusal(pub):
+            answer(refusal)
+            return
         origin = f"{pub.packet_id} {client_id}" if pub.qos else ""
-        digest = hashlib.sha256(f"{pub.topic}\0{pub.qos}{pub.retain}\0".encode() + pub.payload)
-        going = self._going.get(origin)
-        if pub.dup and going is not None and going.digest == digest.digest():
-            return going.task
-        task = asyncio.create_task(self._publish(origin, pub), name="agent: publish")
-        self._tasks.add(task)
+        if pub.dup and (first := self._going.get(origin)) is not None and first.same(pub):
+            first.answers.append(answer)
+            return
+        now = int(time.time())
+        until = None if pub.expiry is None else now + pub.expiry
+        going = _Going(self._spool.number(), origin, pub, now, until, [answer])
         if origin:
-            self._going[origin] = mine = _Going(digest.digest(), task)
+            self._going[origin] = going
+        if self._spool.waits(self._user):
+            self._keep(going)
+        elif self._queue or not self._begin(going):
+            self._wait(going)
 
-        def over(_: asyncio.Task[Refusal | None]) -> None:
-            self._tasks.discard(task)
-            if origin and self._going.get(origin) is mine:
-                del self._going[origin]
-
-        task.add_done_callback(over)
-        return task
-
-    async def _publish(self, origin: str, pub: Pub) -> Refusal | None:
+    def _refusal(self, pub: Pub) -> Refusal | None:
         if pub.fault:
             return Refusal("impossible", "agent.property", pub.fault)
-        if refusal := self.user.discovery.judge(self.name, pub.topic, pub.payload):
-            return refusal
-        until = int(time.time()) + (KEPT_S if pub.expiry is None else pub.expiry)
-        one = Kept(
-            0, origin, pub.topic, pub.payload, pub.qos, pub.retain, dict(pub.put), until
-        )  # fmt: skip
-        if self.up and not self._spool.count(self.user.name):
-            try:
-                await self._send(one, pub.expiry)
-                return None
-            except SealError as error:
-                return Refusal.of(error)
-            except ClientError as error:
-                log.info("%s", f"{self.user.name}: {error}")
-        if not pub.qos:
-            return Refusal("away", "agent.away", "the site is away; QoS 0 is not kept")
-        return await self._keep(one)
+        if pub.expiry is not None and pub.expiry < SHORTEST_S:
+            why = f"it expires after {pub.expiry} s; SealMQ's shortest is {SHORTEST_S} s"
+            return Refusal("impossible", "agent.property", why)
+        return self.user.discovery.judge(self.name, pub.topic, pub.payload)
 
-    async def _keep(self, one: Kept) -> Refusal | None:
+    def _begin(self, going: _Going) -> bool:
+        """Send it, or say what prevents it. False: there is no room, or no connection, now."""
+        pub, client, life = going.pub, self._client, going.life()
+        if life is None:
+            self._over(going, _EXPIRED)
+            return True
         try:
-            seq = self._spool.put(self.user.name, one)
-        except Full as error:
-            return Refusal("much", "agent.full", str(error))
-        except sqlite3.Error as error:
-            return Refusal("much", "agent.full", f"no room on disk: {error}")
-        future = self._waiting.get(seq)
-        if future is None:
-            future = self._waiting[seq] = asyncio.get_running_loop().create_future()
-        self._more.set()
-        return await asyncio.shield(future)
+            sent = client is not None and client.publish_nowait(
+                pub.topic,
+                pub.payload,
+                over=lambda error: self._answered(going, error),
+                qos=pub.qos,
+                retain=pub.retain,
+                life=life,
+                put=pub.put or None,
+            )
+        except SealError as error:
+            self._over(going, Refusal.of(error))
+            return True
+        except ClientError:
+            return False
+        if sent and not pub.qos:
+            self._over(going, None)
+        return sent
 
-    async def _send(self, one: Kept, expiry: int | None) -> None:
-        client = self._client
-        if client is None:
-            raise ClientError("the site is away")
-        if one.retain and not one.payload:
-            await client.clear(one.topic, qos=one.qos, within=_EVER_S)
+    def _answered(self, going: _Going, error: Exception | None) -> None:
+        if error is None:
+            self._over(going, None)
+        elif isinstance(error, SealError) and not isinstance(error, WrongEpoch):
+            self._over(going, Refusal.of(error))
+        elif not self._ended:
+            # The connection broke, or new roots are on their way: it is sent once more.
+            log.info("%s", f"{self._user}: {error}")
+            self._keep(going)
+        self._pump()
+
+    def _wait(self, going: _Going) -> None:
+        """For room in the connection; on disk where there is none."""
+        size = len(going.pub.payload) + len(going.pub.topic)
+        if len(self._queue) >= _QUEUED or self._queued + size > _QUEUED_BYTES:
+            why = f"{len(self._queue)} messages wait for the site already, which is slow"
+            self._over(going, Refusal("much", "agent.busy", why))
             return
-        await client.publish(
-            one.topic,
-            one.payload,
-            qos=one.qos,
-            retain=one.retain,
-            life=_life(one.retain, expiry),
-            put=one.put or None,
-            within=_EVER_S,
-        )
+        self._queue.append(going)
+        self._queued += size
+        if self.up:
+            self._again()
+        else:
+            self._pump()
+
+    def _again(self) -> None:
+        """Room comes with answers; a turn of QoS 0 alone gets none."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_ROOM_S, self._timed)
+
+    def _timed(self) -> None:
+        self._timer = None
+        self._pump()
+        if self._queue:
+            self._again()
+
+    def _pump(self) -> None:
+        """Send what waits for room; to disk with it when the connection is over."""
+        queue = self._queue
+        if self.up:
+            while queue and self._begin(queue[0]):
+                self._left(queue.popleft())
+        elif not self._ended:
+            while queue:
+                going = queue.popleft()
+                self._left(going)
+                self._keep(going)
+
+    def _left(self, going: _Going) -> None:
+        self._queued -= len(going.pub.payload) + len(going.pub.topic)
+
+    def _over(self, going: _Going, refusal: Refusal | None) -> None:
+        self._gone(going)
+        for answer in going.answers:
+            answer(refusal)
+
+    def _gone(self, going: _Going) -> None:
+        if self._going.get(going.origin) is going:
+            del self._going[going.origin]
+
+    # --- what waits on disk ---
+
+    def _keep(self, going: _Going) -> None:
+        if not going.pub.qos:
+            self._over(going, _NOT_KEPT)
+            return
+        try:
+            put = self._spool.put(self._user, going.kept(), going.dup)
+        except Full as error:
+            self._over(going, Refusal("much", "agent.full", str(error)))
+            return
+
+        def stored(done: asyncio.Future[int]) -> None:
+            if done.cancelled():
+                return
+            if error := done.exception():
+                log.error("%s", f"{self._user}: a message could not be kept: {error}")
+                self._over(going, Refusal("much", "agent.disk", f"not kept on disk: {error}"))
+                return
+            # Its payload has no place in memory any more.
+            self._gone(going)
+            seq = done.result()
+            sending = self._sending.get(seq)
+            answers = self._waiting.setdefault(seq, []) if sending is None else sending.answers
+            answers += going.answers
+            self._more.set()
+
+        put.add_done_callback(stored)
 
     async def _drain(self) -> None:
-        """What waits on disk, in its order, while the site is there."""
-        user = self.user.name
+        """Send what waits on disk, in its order, while the site is there."""
+        aside = _Aside()
         while True:
             await self._up.wait()
-            rows = self._spool.after(user, 0, _BATCH)
-            if not rows:
-                self._more.clear()
-                await self._more.wait()
-                continue
-            now = int(time.time())
-            answers = await asyncio.gather(
-                *(self._try(one, now) for one in rows), return_exceptions=True
-            )
-            for one, answer in zip(rows, answers, strict=True):
-                if isinstance(answer, BaseException):
-                    log.warning("%s", f"{user}: {one.topic} waits: {answer}")
-                else:
-                    self._decided(one, answer)
-            if any(isinstance(answer, BaseException) for answer in answers):
-                await asyncio.sleep(1.0)
+            self._more.clear()
+            try:
+                rest = await self._drained(aside)
+            except sqlite3.Error as error:
+                log.error("%s", f"{self._user}: what waits on disk cannot be read: {error}")
+                rest = _DISK_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rest):
+                    await self._more.wait()
 
-    async def _try(self, one: Kept, now: int) -> Refusal | None:
-        if one.until < now:
-            return Refusal("away", "agent.expired", "it waited for the site for too long")
+    async def _drained(self, aside: _Aside) -> float | None:
+        """Seconds to the next try; None: nothing waits. sqlite3.Error"""
+        user = self._user
+        if not self._spool.waits(user):
+            return None
+        rows = await self._spool.oldest(user, _BATCH, aside.now(time.monotonic()))
+        rest = 0.0 if rows else _ASIDE_S
+        with self._sent(rows) as going:
+            answers = await asyncio.gather(*(self._try(each) for each in going))
+            decided: list[tuple[_Going, Refusal | None]] = []
+            for each, answer in zip(going, answers, strict=True):
+                topic = each.pub.topic
+                if not isinstance(answer, Exception):
+                    aside.over(topic)
+                    decided.append((each, answer))
+                    continue
+                log.warning("%s", f"{user}: {topic} waits: {answer}")
+                if isinstance(answer, ClientError):
+                    rest = _ASIDE_S
+                else:
+                    aside.put(topic, time.monotonic())
+            await self._forget([each for each, _ in decided])
+        for each, answer in decided:
+            self._decided(each, answer)
+        return rest
+
+    @contextlib.contextmanager
+    def _sent(self, rows: Sequence[Kept]) -> Iterator[list[_Going]]:
+        """What is on disk while it is being decided about: what comes again is the same."""
+        mine = [one for one in rows if one.seq not in self._sending]
+        going = [_Going.of(one, self._waiting.pop(one.seq, [])) for one in mine]
+        for each in going:
+            self._sending[each.seq] = self._going[each.origin] = each
         try:
-            await self._send(one, one.until - now if one.until - now < KEPT_S else None)
-        except (Unavailable, RateLimited):
-            raise  # no word about the message: it is tried again
+            yield going
+        finally:
+            for each in going:
+                del self._sending[each.seq]
+                self._gone(each)
+                self._waiting[each.seq] = each.answers
+
+    async def _try(self, going: _Going) -> Refusal | Exception | None:
+        """An exception: no word about the message; it is tried again."""
+        pub, client, life = going.pub, self._client, going.life()
+        if life is None:
+            return _EXPIRED
+        try:
+            if client is None:
+                raise Closed("the site is away")
+            if pub.retain and not pub.payload:
+                await client.clear(pub.topic, qos=pub.qos, within=_EVER_S)
+            else:
+                await client.publish(
+                    pub.topic,
+                    pub.payload,
+                    qos=pub.qos,
+                    retain=pub.retain,
+                    life=life,
+                    put=pub.put or None,
+                    within=_EVER_S,
+                )
+        except (ClientError, Unavailable, RateLimited) as error:
+            return error
         except SealError as error:
             return Refusal.of(error)
         return None
 
-    def _decided(self, one: Kept, answer: Refusal | None) -> None:
-        self._spool.done(one.seq)
-        future = self._waiting.pop(one.seq, None)
-        if future is not None and not future.done():
-            future.set_result(answer)
-        elif answer is not None:
-            self._told(one.topic, answer)
+    async def _forget(self, going: Sequence[_Going]) -> None:
+        """Before anybody is answered, so that after a kill nothing comes again that was."""
+        try:
+            await self._spool.done(self._user, [each.seq for each in going])
+        except sqlite3.Error as error:
+            why = "is still on disk; it is sent once more if the agent ends before it can go"
+            log.error("%s", f"{self._user}: what the site has decided about {why}: {error}")
+
+    def _decided(self, going: _Going, refusal: Refusal | None) -> None:
+        answers = self._waiting.pop(going.seq, [])
+        for answer in answers:
+            answer(refusal)
+        if refusal is not None and not answers:
+            self._told(going.pub.topic, refusal)
+
+    async def _expire(self) -> None:
+        """Tell of what waits for too long, also while the site is away."""
+        while True:
+            await asyncio.sleep(_EXPIRE_S)
+            if not self._spool.waits(self._user):
+                continue
+            try:
+                before = int(time.time()) + SHORTEST_S
+                found = await self._spool.expired(self._user, before, _BATCH)
+            except sqlite3.Error:
+                continue  # `_drain` says it
+            with self._sent(found) as going:
+                await self._forget(going)
+            for each in going:
+                self._decided(each, _EXPIRED)
 
     def received_of(self, client_id: str, present: bool) -> set[int]:
         """Packet ids of QoS 2 messages that a session has published and not released. Of very many
-        sessions the newest."""
+        the newest sessions'."""
         held = self._received.pop(client_id, None)
         self._received[client_id] = found = held if held is not None and present else set()
-        while len(self._received) > _SESSIONS:
+        while len(self._received) > _SESSIONS or (
+            len(self._received) > 1 and sum(map(len, self._received.values())) > _UNRELEASED
+        ):
             del self._received[next(iter(self._received))]
         return found
 
@@ -389,25 +622,12 @@ class Account:
         """Tell all local clients of this user that listen for it."""
         self._told(topic, refusal)
 
-    async def end(self) -> None:
-        """Nothing more is published."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
 
 def seat_id(client_id: str) -> str:
     """The site's client identifier for a local one: 1 to 64 bytes that MQTT has no qualms about."""
     if client_id.isascii() and client_id.isprintable() and len(client_id) <= 60:
         return f"a.{client_id}"
     return f"h.{hashlib.sha256(client_id.encode()).hexdigest()[:48]}"
-
-
-def _life(retain: bool, expiry: int | None) -> int:
-    """SPEC.md 3.1: 60 s, or without an end; with an expiry the longest 2^n s that is not longer."""
-    if expiry is None:
-        return LIFE_FOREVER if retain else 0
-    return min(31, max(1, expiry.bit_length() - 1))
 
 
 def note(topic: str, refusal: Refusal) -> bytes:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,7 +22,7 @@ from sealmq.loops import first_error
 from sealmq.mqtt import PacketIds, ProtocolError
 from sealmq_spec.errors import SealError
 
-from .account import SEATS, Account, note
+from .account import SEATS, Account, Answer, note
 from .wire import Ack, Bye, Dialect, Hello, Opening, Ping, Pub, Refusal, Said, Sub
 
 log = logging.getLogger("sealmq.agent")
@@ -35,6 +36,8 @@ _AWAY_S = 5.0
 _GOING = 32
 _GOING_BYTES = 4 << 20
 _UNREAD = 256 * 1024
+# Messages of QoS 2 that a client may have published without a PUBREL.
+_UNRELEASED = 2048
 _LINGER_S = 2.0
 _UNKNOWN = Refusal("unknown", "", "no message waits under this packet identifier")
 
@@ -94,6 +97,8 @@ class Local:
         self._flights: dict[int, _Flight] = {}
         # The site's packet id of a QoS 2 message -> the local one.
         self._local: dict[int, int] = {}
+        # Those of the site's messages of QoS 2 that were withheld, until their PUBREL.
+        self._withheld: set[int] = set()
         # Packet ids of PUBRELs that belong to no message of this connection.
         self._strays: set[int] = set()
         self._space = asyncio.Event()
@@ -105,6 +110,8 @@ class Local:
         self._subs: asyncio.Queue[Sub] = asyncio.Queue(_GOING)
         self._sayings: dict[str, dict[str, str | None]] = {}
         self._notes = False
+        # When it was heard last, and whether anything that it says now would be.
+        self._heard, self._listening = 0.0, False
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._group: asyncio.TaskGroup | None = None
 
@@ -302,7 +309,10 @@ class Local:
 
     async def _read(self) -> None:
         hello = self._hello
-        wait = hello.keepalive * 1.5 if hello is not None and hello.keepalive else None
+        if hello is not None and hello.keepalive and self._group is not None:
+            alive = self._alive(hello.keepalive * 1.5)
+            self._group.create_task(alive, name="agent: keep alive")
+        clock = asyncio.get_running_loop().time
         while True:
             for said in self._said:
                 await self._handle(said)
@@ -316,14 +326,24 @@ class Local:
                 # Whoever does not read what it is answered is not listened to.
                 self._drained.clear()
                 await self._drained.wait()
-            try:
-                async with asyncio.timeout(wait):
-                    data = await self._pipe.read()
-            except TimeoutError:
-                raise End(Refusal("silent", "", "silent for 1.5 keep alives")) from None
+            self._listening = True
+            data = await self._pipe.read()
+            self._listening, self._heard = False, clock()
             if not data:
                 raise End()
             self._take(data)
+
+    async def _alive(self, seconds: float) -> None:
+        """One look an interval, not one timer a read. While it is not listened to, it may be
+        silent."""
+        clock = asyncio.get_running_loop().time
+        self._heard = clock()
+        while True:
+            await asyncio.sleep(max(0.05, self._heard + seconds - clock()))
+            if not self._listening:
+                self._heard = clock()
+            elif clock() - self._heard >= seconds:
+                raise End(Refusal("silent", "", "silent for 1.5 keep alives"))
 
     async def _handle(self, said: Said) -> None:
         match said:
@@ -364,42 +384,43 @@ class Local:
         if pub.qos == 2 and pub.packet_id in self._received:
             self._send(self._wire.ack("PUBREC", pub.packet_id))
             return
-        task = self._mine.publish(self.client_id, pub)
+        if pub.qos == 2 and len(self._received) >= _UNRELEASED:
+            why = f"{_UNRELEASED} messages of QoS 2 wait for their PUBREL"
+            raise End(Refusal("much", "agent.unreleased", why))
         self._number += 1
-        number = self._number
-        self._going[number] = len(pub.payload) + len(pub.topic) + 256
+        self._going[self._number] = len(pub.payload) + len(pub.topic) + 256
+        self._mine.publish(self.client_id, pub, self._answer(self._number, pub))
 
-        def over(_: asyncio.Task[Refusal | None]) -> None:
-            del self._going[number]
-            self._room.set()
-            if not task.cancelled():
-                self._decided(
-                    pub, task.exception(), task.result() if not task.exception() else None
-                )
+    def _answer(self, number: int, pub: Pub) -> Answer:
+        """What the site's decision means here. It may come when nobody is there any more, so it
+        holds nothing of the message, nor of this connection but the ids that were accepted."""
+        received, topic, qos, packet_id = self._received, pub.topic, pub.qos, pub.packet_id
+        me, account, client_id = weakref.ref(self), self._mine, self.client_id
 
-        task.add_done_callback(over)
+        def answer(refusal: Refusal | None) -> None:
+            if refusal is not None:
+                log.info("%s", f"{client_id}: {topic}: refused: {refusal}")
+                account.tell(topic, refusal)
+            if qos == 2 and refusal is None:
+                # Even if nobody is there any more: who comes back may send it again.
+                received.add(packet_id)
+            if (local := me()) is not None:
+                del local._going[number]
+                local._room.set()
+                local._decided(qos, packet_id, refusal)
 
-    def _decided(self, pub: Pub, error: BaseException | None, refusal: Refusal | None) -> None:
-        if pub.qos == 2 and error is None and refusal is None:
-            # Even if nobody is there any more to be told: who comes back may send it again.
-            self._received.add(pub.packet_id)
-        if self._dialect is None or self._ended.done():
+        return answer
+
+    def _decided(self, qos: int, packet_id: int, refusal: Refusal | None) -> None:
+        if self._dialect is None or self._ended.done() or not qos:
             return
-        if error is not None:
-            log.warning("%s", f"{self.client_id}: {pub.topic}: {type(error).__name__}")
-            refusal = Refusal("impossible", "", "a defect of the agent's")
         account = self._mine
-        if refusal is not None:
-            log.info("%s", f"{self.client_id}: {pub.topic}: refused: {refusal}")
-            account.tell(pub.topic, refusal)
-        if not pub.qos:
-            return
         if refusal is not None and not self._dialect.tells and not account.user.acknowledge:
             # 3.1.1 can say no to a PUBLISH by ending the connection alone [MQTT-3.3.5-2].
             self.end(refusal)
             return
-        kind = "PUBACK" if pub.qos == 1 else "PUBREC"
-        self._send(self._dialect.ack(kind, pub.packet_id, refusal))
+        kind = "PUBACK" if qos == 1 else "PUBREC"
+        self._send(self._dialect.ack(kind, packet_id, refusal))
 
     def refused(self, topic: str, refusal: Refusal) -> None:
         """A refusal that nothing else tells, or is told besides."""
@@ -473,23 +494,29 @@ class Local:
     async def _deliver(self, seat: Client) -> None:
         account = self._mine
         window = self._hello.window if self._hello is not None else 1
+        if self._group is not None:
+            self._group.create_task(self._watch(seat), name="agent: site's connection")
         while True:
             try:
-                message = await seat.receive()
+                message = seat.receive_nowait() or await seat.receive()
             except (ClientError, SealError) as error:
                 raise End(Refusal("away", "agent.away", str(error))) from None
             judge = account.user.discovery.judge
             if refusal := judge(message.sender, message.topic, message.payload):
                 log.warning("%s", f"{self.client_id}: withheld: {refusal}")
                 account.tell(message.topic, refusal)
-                seat.settle(message)
+                if seat.settle(message) and message.qos == 2 and message.came is not None:
+                    self._withheld.add(message.came.packet_id)
                 continue
             came = message.came
             packet_id, dup = 0, False
             if came is not None:
-                while len(self._flights) >= window:
+                while len(self._flights) >= window and seat.error is None:
                     self._space.clear()
                     await self._space.wait()
+                if seat.error is not None:
+                    # What it has not acknowledged comes again, in another connection.
+                    raise End(Refusal("away", "agent.away", str(seat.error)))
                 packet_id = self._place(message)
                 dup = came.dup and self._kept
             packet = self._wire.message(message, packet_id, message.qos, dup)
@@ -501,6 +528,11 @@ class Local:
             while len(self._out) > _UNREAD:
                 self._drained.clear()
                 await self._drained.wait()
+
+    async def _watch(self, seat: Client) -> None:
+        """No answer that makes room comes from a site's connection that is over."""
+        await seat.ended()
+        self._space.set()
 
     def _place(self, message: Message) -> int:
         """The local packet id: that of the site for a session that is kept."""
@@ -559,6 +591,10 @@ class Local:
         seat = self._seat
         if seat is None:
             return
+        if theirs in self._withheld:
+            self._withheld.discard(theirs)
+            seat.complete(theirs)
+            return
         packet_id = self._local.get(theirs, 0)
         flight = self._flights.get(packet_id)
         if flight is not None and flight.received:
@@ -576,6 +612,7 @@ class Local:
         log.info("%s", f"{self.client_id}: {what}")
         if what != "connected" or self._kept or self._dialect is None:
             return
+        self._withheld.clear()
         for packet_id, flight in self._flights.items():
             if flight.received:
                 self._send(self._dialect.ack("PUBREL", packet_id))

@@ -8,10 +8,11 @@ import hmac
 import logging
 import os
 import signal
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Collection
 from pathlib import Path
 
-from sealmq import logs
+from sealmq import logs, loops
 from sealmq.loops import first_error
 from sealmq.run import notify
 
@@ -44,7 +45,7 @@ class Agent:
         """Until cancelled. serves: told once all doors are open. BadConfig, ClientError, SealError,
         OSError."""
         self._config.spool.mkdir(0o700, parents=True, exist_ok=True)
-        spool = Spool(_private(self._config.spool) / "waiting.db")
+        spool = _spool(_private(self._config.spool) / "unsent.db", self._config.users)
         wallets = []
         try:
             for user in self._config.users.values():
@@ -68,8 +69,6 @@ class Agent:
     async def _end(self) -> None:
         for local in list(self._clients):
             local.end(_ENDING)
-        for account in self._accounts.values():
-            await account.end()
         for _ in range(50):
             if not self._clients:
                 break
@@ -132,6 +131,14 @@ def _private(folder: Path) -> Path:
     return folder
 
 
+def _spool(path: Path, users: Collection[str]) -> Spool:
+    try:
+        return Spool(path, users)
+    except sqlite3.Error as error:
+        hint = "free the disk, or move the file away; no message in it was acknowledged"
+        raise BadConfig(f"what waits for the site, {path}: {error}", hint=hint) from None
+
+
 def serve(config: Config, say: Callable[[str], None]) -> None:
     """Run it until SIGTERM or SIGINT."""
     logs.begin("agent: ")
@@ -155,4 +162,4 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
         finally:
             notify.notify("STOPPING=1")
 
-    asyncio.run(work())
+    loops.run(work())

@@ -14,6 +14,7 @@ Example:
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -41,6 +42,8 @@ from .seal import command_body
 from .state import State, StateFile
 from .values import Message, News, Notice, Options
 
+# Topics that were checked before.
+_TOPICS = 256
 Payload = bytes | bytearray | memoryview | str
 
 
@@ -185,20 +188,32 @@ class Client:
         refusal is then raised for QoS 0 as well. Unconfirmed when it does not come.
         within: seconds for connection and acknowledgement; TimedOut.
         """
-        raw = _checked(topic)
-        data = payload.encode() if isinstance(payload, str) else bytes(payload)
-        if len(data) > MAX_PAYLOAD:
-            raise TooLarge(f"a payload of {len(data)} bytes; at most {MAX_PAYLOAD} are taken")
-        if qos not in (0, 1, 2):
-            raise Malformed(f"QoS {qos}; it is 0, 1 or 2")
-        if not (0 <= life <= 31 or life == LIFE_FOREVER):
-            raise Malformed(f"life {life}; it is 0 to 31 or {LIFE_FOREVER}")
-        kind = RETAINED if retain else LIVE
-        if put:
-            tlv = {**registry.items(put), **(tlv or {})}
-        block = publishers(tlv.items()) if tlv else EMPTY
-        draft = Draft(topic, raw, data, qos, retain, kind, life, block)
+        draft = _draft(topic, payload, qos, retain, life, tlv, put)
         await self._running().publish(draft, confirm, within)
+
+    def publish_nowait(
+        self,
+        topic: str,
+        payload: Payload = b"",
+        *,
+        over: Callable[[Exception | None], None],
+        qos: int = 0,
+        retain: bool = False,
+        life: int = 0,
+        put: Mapping[str, Sequence[str]] | None = None,
+    ) -> bool:
+        """As `publish`, without waiting; RETAIN and no payload as `clear`. For whoever publishes
+        very many: it needs no task for each.
+
+        False: nothing was sent, since there is no connection now, or too much is unacknowledged.
+        over: called once from the event loop where `publish` would return, with None, or raise,
+        with the error; it raises nothing. Not with QoS 0. Once more where WrongEpoch is refused is
+        not tried. Raises what is wrong with the arguments: Malformed, TooLarge, Denied; Closed.
+        """
+        draft = _draft(topic, payload, qos, retain, life, None, put)
+        if retain and not draft.payload:
+            draft = draft._replace(kind=CLEAR, life=0)
+        return self._running().publish_nowait(draft, over)
 
     async def clear(
         self,
@@ -287,6 +302,10 @@ class Client:
         if not self._live and self._life.error is None:
             raise Closed("the client is not connected")
         return await self._operations.receive(within)
+
+    def receive_nowait(self) -> Message | None:
+        """The next message if `receive` has not to wait for it, else None."""
+        return self._operations.receive_nowait()
 
     async def messages(self) -> AsyncIterator[Message]:
         """Messages as they come, until `disconnect`. Raises what ended the connection otherwise."""
@@ -384,6 +403,10 @@ class Client:
         """What ended the client for good, or None."""
         return self._life.error
 
+    async def ended(self) -> None:
+        """Returns once there is no connection and there will be none: `error` says why."""
+        await self._life.over.wait()
+
     @property
     def identity(self) -> Identity:
         """Who the client is; holds its roots: not to be logged."""
@@ -465,6 +488,31 @@ def address(enrolment: Mapping[str, Any]) -> tuple[str, int]:
     return host, port
 
 
+def _draft(
+    topic: str,
+    payload: Payload,
+    qos: int,
+    retain: bool,
+    life: int,
+    tlv: Mapping[int, bytes] | None,
+    put: Mapping[str, Sequence[str]] | None,
+) -> Draft:
+    raw = _checked(topic)
+    data = payload.encode() if isinstance(payload, str) else bytes(payload)
+    if len(data) > MAX_PAYLOAD:
+        raise TooLarge(f"a payload of {len(data)} bytes; at most {MAX_PAYLOAD} are taken")
+    if qos not in (0, 1, 2):
+        raise Malformed(f"QoS {qos}; it is 0, 1 or 2")
+    if not (0 <= life <= 31 or life == LIFE_FOREVER):
+        raise Malformed(f"life {life}; it is 0 to 31 or {LIFE_FOREVER}")
+    kind = RETAINED if retain else LIVE
+    if put:
+        tlv = {**registry.items(put), **(tlv or {})}
+    block = publishers(tlv.items()) if tlv else EMPTY
+    return Draft(topic, raw, data, qos, retain, kind, life, block)
+
+
+@functools.lru_cache(_TOPICS)
 def _checked(topic: str) -> bytes:
     raw = check_topic(_text(topic))
     if is_reserved(topic):

@@ -39,6 +39,11 @@ class Inbox:
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages)
 
+    @property
+    def first(self) -> Message | None:
+        """The oldest message, which stays."""
+        return self._messages[0] if self._messages else None
+
     def pop(self) -> Message:
         """The oldest message; IndexError when there is none."""
         message = self._messages.popleft()

@@ -63,6 +63,7 @@ class Life:
         self._options = options
         self._on_state = on_state
         self.error: Exception | None = None
+        self.over = asyncio.Event()
         self._opened: Opened | None = None
         self._usable = False
         self._task: asyncio.Task[None] | None = None
@@ -181,6 +182,7 @@ class Life:
     def _end(self, error: Exception) -> None:
         if self.error is None:
             self.error = error
+        self.over.set()
         self._desk.fail(error)
 
     def _use(self, opened: Opened) -> None:
@@ -207,7 +209,7 @@ class Life:
     async def _serve(self) -> None:
         try:
             while True:
-                wait = 0.0
+                wait, said = 0.0, ""
                 try:
                     await self._connection()
                 except _Fresh:
@@ -218,9 +220,11 @@ class Life:
                     if not self._options.reconnect or final(error):
                         raise
                     self._desk.dropped(error)
-                    self._tell(str(error))
+                    said = str(error)
                 finally:
                     await self._drop()
+                if said:
+                    self._tell(said)
                 await self._again(wait)
         except Exception as error:
             self._end(error)

@@ -13,10 +13,11 @@ class Limit:
 
     def __init__(self, seconds: float | None, what: str) -> None:
         self._seconds, self._what = seconds, what
-        self._timeout = asyncio.timeout(seconds)
+        self._timeout = None if seconds is None else asyncio.timeout(seconds)
 
     async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
+        if self._timeout is not None:
+            await self._timeout.__aenter__()
 
     async def __aexit__(
         self,
@@ -24,6 +25,8 @@ class Limit:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._timeout is None:
+            return
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:

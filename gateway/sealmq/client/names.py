@@ -7,7 +7,6 @@ others, so a name that was told stays right.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from sealmq_spec.const import OP_NAMES
 from sealmq_spec.errors import Malformed
@@ -34,6 +33,11 @@ class Names:
         pairs = dict.fromkeys((m.label_number, m.sender_number) for m in messages)
         lacking = (p for p in pairs if p not in self._told and self._failed.get(p, 0) <= mono)
         return [pair for _, pair in zip(range(MOST), lacking, strict=False)]
+
+    def lacks(self, message: Message, mono: int) -> bool:
+        """Whether it has to be asked for."""
+        pair = message.label_number, message.sender_number
+        return pair not in self._told and self._failed.get(pair, 0) <= mono
 
     @staticmethod
     def question(pairs: Iterable[Pair]) -> bytes:
@@ -67,4 +71,9 @@ class Names:
     def named(self, message: Message) -> Message:
         """With names, as far as they are known."""
         label, sender = self._told.get((message.label_number, message.sender_number), ("", ""))
-        return replace(message, label=label or message.label, sender=sender or message.sender)
+        # Nobody has it yet; a copy of each message would cost as much as to open it.
+        if label:
+            object.__setattr__(message, "label", label)
+        if sender:
+            object.__setattr__(message, "sender", sender)
+        return message

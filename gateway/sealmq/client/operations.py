@@ -7,8 +7,7 @@ the mediator's window would refuse the latter (SPEC.md 6.1, step 2).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sealmq.mqtt import build
@@ -31,21 +30,23 @@ _PING_AGAIN_S = 1.0
 _NAMES_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """A message to publish; all is checked. raw: topic in UTF-8. kind: m1's class. block: TLV.
     passed: the payload is an m1, of another site's client.
     """
 
     topic: str
     raw: bytes
-    payload: bytes = field(repr=False)
+    payload: bytes
     qos: int
     retain: bool
     kind: int
     life: int
-    block: bytes = field(default=EMPTY, repr=False)
+    block: bytes = EMPTY
     passed: bool = False
+
+    def __repr__(self) -> str:
+        return f"Draft(topic={self.topic!r}, payload=<{len(self.payload)} bytes>, qos={self.qos})"
 
 
 class Wanted(NamedTuple):
@@ -134,6 +135,26 @@ class Operations:
     def forget(self, ctr: int) -> None:
         """Nobody waits any more for what `begin` has published."""
         self._desk.acks.forget(ctr)
+
+    def publish_nowait(self, draft: Draft, over: Callable[[Exception | None], None]) -> bool:
+        """As `begin`, with any QoS and no future: `over` is told of the answer to QoS 1 and 2."""
+        life, boots = self._life, self._boots
+        core = life.core
+        if core is None or self._gate.locked() or life.clogged or life.error is not None:
+            return False
+        if boots.worn():
+            life.worn()
+            return False
+        if not self._room(core, draft.qos):
+            return False
+        ctr, packet = core.publish(
+            draft.raw, draft.payload, draft.qos, draft.retain, draft.kind, draft.life, mono_ms(),
+            draft.block, draft.passed,
+        )  # fmt: skip
+        if draft.qos:
+            self._desk.acks.call(ctr, draft.topic, over)
+        life.send(packet)
+        return True
 
     async def _flush(self, qos: int) -> None:
         try:
@@ -227,11 +248,20 @@ class Operations:
                 await self._desk.bell.until(lambda: bool(inbox) or life.error is not None)
                 if not inbox and life.error is not None:
                     raise life.error
-                first = next(iter(inbox))
-                if life.core is None or not self._names.missing([first], mono_ms()):
-                    return self._names.named(inbox.pop())
+                if (message := self.receive_nowait()) is not None:
+                    return message
                 # It stays where it is until its names are there, or nobody tells them.
                 await self._ask_names()
+
+    def receive_nowait(self) -> Message | None:
+        """The next message, if it is there with its names."""
+        inbox = self._desk.inbox
+        first = inbox.first
+        if first is None:
+            return None
+        if self._life.core is not None and self._names.lacks(first, mono_ms()):
+            return None
+        return self._names.named(inbox.pop())
 
     async def _ask_names(self) -> None:
         async with self._naming:

@@ -1,5 +1,5 @@
-"""The parts of `sealmq agent` that need no site: discovery, properties, the configuration, what
-waits on disk, the shared keys."""
+"""The parts of `sealmq agent` that need no site: discovery, properties, the configuration, the
+shared keys. What waits on disk: test_agent_store.py."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from sealmq.agent.account import Wallet, _life, seat_id
+from sealmq.agent.account import Wallet, seat_id
 from sealmq.agent.config import BadConfig, read, read_password
 from sealmq.agent.discovery import Discovery
 from sealmq.agent.run import Agent, _private
-from sealmq.agent.spool import Full, Kept, Spool
 from sealmq.agent.wire import Five, Hello, Opening, Pub, Refusal, Sub, Three
 from sealmq.client import How, Message
 from sealmq.families.filters import covers
@@ -324,31 +323,7 @@ def test_a_user_s_name_and_password_let_in_and_nothing_else_does(tmp_path: Path)
         assert agent.account_of(user, password) is None, (user, password)
 
 
-# --- what waits, and keys ------------------------------------------------------------------------
-
-
-def kept(payload: bytes = b"x", origin: str = "1 id") -> Kept:
-    return Kept(0, origin, "a/b", payload, 1, False, {}, 9)
-
-
-def test_what_waits_is_on_disk_bounded_and_known_when_it_comes_again(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "s.db", messages=3, size=4000)
-    assert (tmp_path / "s.db").stat().st_mode & 0o777 == 0o600
-    first = spool.put("u", kept())
-    assert spool.put("u", kept()) == first
-    assert spool.put("u", kept(b"y")) != first
-    spool.put("other", kept())
-    with pytest.raises(Full):
-        spool.put("u", kept(b"z"))
-    spool.close()
-    again = Spool(tmp_path / "s.db", messages=3, size=4000)
-    assert [one.payload for one in again.after("u", 0, 9)] == [b"x", b"y"]
-    assert again.count("u") == 2
-    again.done(first)
-    with pytest.raises(Full):
-        again.put("u", kept(bytes(4000)))
-    again.put("u", kept(b"z"))
-    again.close()
+# --- keys -----------------------------------------------------------------------------------------
 
 
 def test_connections_of_one_enrolment_share_its_newest_roots_and_never_a_boot() -> None:
@@ -384,12 +359,3 @@ def test_local_identifiers_are_told_apart_and_fit_the_site_s() -> None:
     made = [seat_id(name) for name in names]
     assert len(set(made)) == len(names)
     assert all(0 < len(one.encode()) <= 64 and one.isprintable() for one in made)
-
-
-@pytest.mark.parametrize(("expiry", "life"), [(1, 1), (60, 5), (64, 6), (1 << 40, 31)])
-def test_a_message_lives_no_longer_than_its_expiry_where_it_can_say_so(
-    expiry: int, life: int
-) -> None:
-    assert _life(False, expiry) == life
-    assert _life(True, None) == 255
-    assert _life(False, None) == 0

@@ -1,0 +1,526 @@
+"""What an agent keeps until the site has decided: the database, and the account that fills and
+empties it, with a site that is a table of answers."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealmq.agent import account as account_module
+from sealmq.agent.account import Account
+from sealmq.agent.config import BadConfig, User
+from sealmq.agent.run import _spool
+from sealmq.agent.spool import Full, Kept, Spool
+from sealmq.agent.wire import Pub, Refusal
+from sealmq.client import ConnectionLost
+from sealmq.client.errors import refusal
+from sealmq_spec.errors import Denied, RateLimited, WrongEpoch
+
+NOW = 1_800_000_000
+
+
+def runs(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that is a coroutine."""
+
+    @functools.wraps(work)
+    def test(**fixtures: Any) -> None:
+        asyncio.run(work(**fixtures))
+
+    return test
+
+
+def kept(seq: int, payload: bytes = b"x", origin: str = "1 id", **more: Any) -> Kept:
+    return Kept(seq, origin, "a/b", payload, 1, False, {}, NOW, None)._replace(**more)
+
+
+# --- the database --------------------------------------------------------------------------------
+
+
+@runs
+async def test_what_waits_is_on_disk_in_the_order_in_which_it_came(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s.db", ["u", "other"])
+    assert (tmp_path / "s.db").stat().st_mode & 0o777 == 0o600
+    first, second, third = (spool.number() for _ in range(3))
+    # The first one was tried before it was kept.
+    await asyncio.gather(
+        spool.put("u", kept(second, b"2"), False), spool.put("other", kept(third), False)
+    )
+    await spool.put("u", kept(first, b"1", put={"attribute": ["a=1"]}, until=NOW + 9), False)
+    spool.close()
+    again = Spool(tmp_path / "s.db", ["u", "other"])
+    assert again.waits("u")
+    assert again.number() > third
+    found = await again.oldest("u", 9)
+    assert [one.payload for one in found] == [b"1", b"2"]
+    assert found[0] == kept(first, b"1", put={"attribute": ["a=1"]}, until=NOW + 9)
+    assert [one.seq for one in await again.oldest("u", 1)] == [first]
+    assert await again.oldest("u", 9, ["a/b"]) == []
+    assert [one.seq for one in await again.expired("u", NOW + 10, 9)] == [first]
+    assert await again.expired("u", NOW + 9, 9) == []
+    await again.done("u", [first, second])
+    assert not again.waits("u")
+    assert again.waits("other")
+    again.close()
+
+
+@runs
+async def test_only_the_same_message_that_comes_again_keeps_its_place(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s.db", ["u"])
+    first = await spool.put("u", kept(spool.number()), False)
+    assert await spool.put("u", kept(spool.number()), True) == first
+    for other in (
+        {"payload": b"y"}, {"origin": "2 id"}, {"topic": "a"}, {"qos": 2}, {"retain": True},
+        {"put": {"attribute": ["a=1"]}},
+    ):  # fmt: skip
+        assert await spool.put("u", kept(spool.number())._replace(**other), True) != first, other
+    # Two readings that are the same are two messages: only DUP says that one comes again.
+    assert await spool.put("u", kept(spool.number()), False) != first
+    assert len(await spool.oldest("u", 99)) == 8
+    spool.close()
+
+
+@runs
+async def test_the_bound_is_of_all_that_a_message_takes_and_what_is_gone_makes_room(
+    tmp_path: Path,
+) -> None:
+    spool = Spool(tmp_path / "s.db", ["u"], messages=3, size=4000)
+    one = kept(spool.number())
+    for more in ({"topic": "t" * 4000}, {"origin": "1 " + "c" * 4000}, {"payload": bytes(4000)}):
+        with pytest.raises(Full):
+            spool.put("u", one._replace(**more), False)
+    with pytest.raises(Full):
+        spool.put("u", one._replace(put={"attribute": ["a=" + "x" * 4000]}), False)
+    seqs = [await spool.put("u", kept(spool.number()), False) for _ in range(3)]
+    with pytest.raises(Full):
+        spool.put("u", kept(spool.number()), False)
+    await spool.done("u", seqs[:1])
+    await spool.put("u", kept(spool.number()), False)
+    # The place of one that was there already is given back.
+    await spool.done("u", seqs[1:2])
+    assert await spool.put("u", kept(spool.number()), True) == seqs[2]
+    await spool.put("u", kept(spool.number()), False)
+    with pytest.raises(Full):
+        spool.put("u", kept(spool.number()), False)
+    spool.close()
+
+
+@runs
+async def test_what_comes_while_the_disk_is_busy_is_one_commit(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s.db", ["u"])
+    commits: list[str] = []
+
+    # Asked for first, so that all the rest waits for it.
+    def work(db: sqlite3.Connection) -> None:
+        db.set_trace_callback(commits.append)
+        time.sleep(0.3)
+
+    busy = spool._ask(work)
+    puts = [spool.put("u", kept(spool.number()), False) for _ in range(200)]
+    await asyncio.gather(busy, *puts)
+    await spool.oldest("u", 1)
+    assert commits.count("COMMIT") <= 4, commits.count("COMMIT")
+    assert sum(one.startswith("INSERT") for one in commits) == 200
+    spool.close()
+
+
+@runs
+async def test_a_full_disk_refuses_what_comes_and_forgets_nothing_that_was_sent(
+    tmp_path: Path,
+) -> None:
+    spool = Spool(tmp_path / "s.db", ["u"])
+    first = await spool.put("u", kept(spool.number(), bytes(9000)), False)
+
+    def full(db: sqlite3.Connection) -> None:
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {pages}")
+
+    # PRAGMAs of a database's size are not part of a transaction.
+    await spool._ask(full)
+    big = spool.put("u", kept(spool.number(), bytes(90_000)), False)
+    small = spool.oldest("u", 9)
+    with pytest.raises(sqlite3.Error, match="full"):
+        await big
+    assert [one.seq for one in await small] == [first], "one that fails took others with it"
+
+    # A row that cannot be deleted is not sent again by this process, and goes later.
+    def broken(_: sqlite3.Connection) -> tuple[int, int]:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    delete, spool._delete = spool._delete, broken  # type: ignore[method-assign, assignment]
+    with pytest.raises(sqlite3.Error):
+        await spool.done("u", [first])
+    assert not spool.waits("u")
+    assert await spool.oldest("u", 9) == []
+    spool._delete = delete  # type: ignore[method-assign]
+    await spool.done("u", [])
+    spool.close()
+    with sqlite3.connect(tmp_path / "s.db") as db:
+        assert db.execute("SELECT COUNT(*) FROM unsent").fetchone() == (0,)
+
+
+@runs
+async def test_messages_of_users_that_are_gone_are_deleted_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = Spool(tmp_path / "s.db", ["old", "u"])
+    for user in ("old", "old", "u"):
+        await spool.put(user, kept(spool.number()), False)
+    spool.close()
+    again = Spool(tmp_path / "s.db", ["u"])
+    assert "2 unsent messages of 'old' were deleted" in caplog.text
+    assert await again.oldest("old", 9) == []
+    assert len(await again.oldest("u", 9)) == 1
+    again.close()
+
+
+def test_a_database_that_is_none_is_said_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "s.db").write_bytes(b"not a database" * 100)
+    with pytest.raises(BadConfig, match=r"s\.db: file is not a database"):
+        _spool(tmp_path / "s.db", ["u"])
+
+
+# --- the account ---------------------------------------------------------------------------------
+
+
+class Site:
+    """Stands where a Client is. answers: by topic, what the site says: None, an error, or "later".
+    room: how many may be underway."""
+
+    def __init__(self) -> None:
+        self.connected = True
+        self.room = 99
+        self.sent: list[tuple[str, bytes, int]] = []
+        self.answers: dict[str, Exception | str | None] = {}
+        self.open: list[Callable[[Exception | None], None]] = []
+
+    def publish_nowait(self, topic: str, payload: bytes, *, over: Any, life: int, **_: Any) -> bool:
+        if not self.connected or len(self.open) >= self.room:
+            return False
+        self.sent.append((topic, payload, life))
+        answer = self.answers.get(topic, "later")
+        if answer == "later":
+            self.open.append(over)
+        else:
+            asyncio.get_running_loop().call_soon(over, answer)
+        return True
+
+    async def publish(self, topic: str, payload: bytes, *, life: int, **_: Any) -> None:
+        self.sent.append((topic, payload, life))
+        answer = self.answers.get(topic)
+        if isinstance(answer, Exception):
+            raise answer
+
+
+class Wallet:
+    class identity:
+        name = "u"
+
+
+class World:
+    """An account with its spool, and what it has answered: topic and payload -> refusal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.spool = Spool(folder / "s.db", ["u"])
+        self.told: list[tuple[str, Refusal]] = []
+        self.answered: list[tuple[bytes, Refusal | None]] = []
+        user = User("u", None, "", "", None, None, {})
+        tell: Any = lambda topic, why: self.told.append((topic, why))  # noqa: E731
+        self.account = Account(user, Wallet(), self.spool, tell)  # type: ignore[arg-type]
+        self.site = Site()
+        self.back()
+
+    def back(self) -> None:
+        self.site.connected = True
+        self.account._client = self.site  # type: ignore[assignment]
+        self.account._said("connected")
+
+    def away(self) -> None:
+        self.site.connected = False
+        self.account._said("the connection broke")
+
+    def publish(self, payload: bytes, topic: str = "a/b", client: str = "c", **more: Any) -> None:
+        given: dict[str, Any] = {"qos": 1, "retain": False, "dup": False, "packet_id": 1, **more}
+        pub = Pub(topic, payload, **given)
+        self.account.publish(client, pub, lambda why: self.answered.append((payload, why)))
+
+    async def until(self, what: Callable[[], object]) -> None:
+        async with asyncio.timeout(30):
+            while not what():  # noqa: ASYNC110 - whatever is looked at
+                await asyncio.sleep(0.01)
+
+    async def rows(self) -> list[bytes]:
+        return [one.payload for one in await self.spool.oldest("u", 99)]
+
+
+@asynccontextmanager
+async def world(folder: Path) -> AsyncIterator[World]:
+    made = World(folder)
+    drains = asyncio.create_task(made.account._drain())
+    expires = asyncio.create_task(made.account._expire())
+    try:
+        yield made
+    finally:
+        for task in (drains, expires):
+            task.cancel()
+        await asyncio.gather(drains, expires, return_exceptions=True)
+        made.spool.close()
+
+
+@runs
+async def test_a_message_is_answered_after_the_site_has_decided_and_its_row_is_gone(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as w:
+        w.away()
+        w.publish(b"1")
+        await w.until(lambda: not w.account._going)
+        assert await w.rows() == [b"1"]
+        assert w.answered == []
+        deleted: list[int] = []
+        done = w.spool.done
+
+        def watched(user: str, seqs: Any) -> Any:
+            assert w.site.sent, "deleted before it was sent"
+            assert w.answered == [], "answered before its row was deleted"
+            deleted.extend(seqs)
+            return done(user, seqs)
+
+        w.spool.done = watched  # type: ignore[method-assign]
+        w.back()
+        await w.until(lambda: w.answered)
+        assert w.answered == [(b"1", None)]
+        assert len(deleted) == 1
+        assert w.site.sent == [("a/b", b"1", 0)]
+        assert not w.account._waiting
+
+
+@runs
+async def test_what_waits_in_memory_goes_to_disk_with_what_comes_when_the_site_leaves(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as w:
+        w.site.room = 2
+        for n in range(4):
+            w.publish(b"%d" % n, packet_id=n + 1)
+        w.publish(b"q0", qos=0, packet_id=0)
+        assert [p for _, p, _ in w.site.sent] == [b"0", b"1"]
+        w.away()
+        w.publish(b"4", packet_id=5)
+        # Those that are underway end with the connection, later than the others.
+        for over in w.site.open:
+            over(ConnectionLost("it broke"))
+        w.site.open.clear()
+        await w.until(lambda: not w.account._going)
+        assert await w.rows() == [b"0", b"1", b"2", b"3", b"4"]
+        assert [why.rule if why else None for _, why in w.answered] == ["agent.away"]
+        w.site.sent.clear()
+        w.back()
+        await w.until(lambda: len(w.answered) == 6)
+        assert [p for _, p, _ in w.site.sent] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@runs
+async def test_dup_is_the_same_message_in_memory_on_disk_and_underway(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.publish(b"1")
+        w.publish(b"1", dup=True)
+        w.publish(b"1", client="d", dup=True)
+        assert len(w.site.sent) == 2, "another client's packet id is another one"
+        w.away()
+        for over in w.site.open:
+            over(ConnectionLost("it broke"))
+        await w.until(lambda: not w.account._going)
+        w.publish(b"1", dup=True)
+        w.publish(b"1", dup=False)
+        await w.until(lambda: not w.account._going)
+        assert await w.rows() == [b"1"] * 3
+        w.back()
+        await w.until(lambda: len(w.answered) == 5)
+
+
+@runs
+async def test_an_expiry_is_passed_on_as_what_is_left_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [float(NOW)]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    async with world(tmp_path) as w:
+        for expiry, life in ((None, 0), (2, 1), (60, 5), (64, 6), (90_000, 16), (1 << 40, 31)):
+            w.publish(b"", topic=f"t/{expiry}", expiry=expiry)
+            assert w.site.sent[-1][2] == life, expiry
+        w.publish(b"r", topic="r", retain=True)
+        assert w.site.sent[-1][2] == 255
+        sent = len(w.site.sent)
+        for expiry in (0, 1):
+            w.publish(b"%d" % expiry, expiry=expiry)
+            assert w.answered[-1][1] is not None
+            assert "SealMQ's shortest is 2 s" in w.answered[-1][1].reason
+        assert len(w.site.sent) == sent
+        # What is kept has what is left when it goes; a clock that was set back adds nothing.
+        w.answered.clear()
+        w.away()
+        w.publish(b"none", topic="k/none")
+        w.publish(b"day", topic="k/day", expiry=100_000)
+        w.publish(b"old", topic="k/old", expiry=65)
+        w.publish(b"over", topic="k/over", expiry=10)
+        await w.until(lambda: not [g for g in w.account._going.values() if g.pub.topic[0] == "k"])
+        clock[0] += 64 - 1
+        w.back()
+        await w.until(lambda: len(w.answered) == 4)
+        lives = {topic: life for topic, _, life in w.site.sent[sent:]}
+        assert lives == {"k/none": 0, "k/day": 16, "k/old": 1}
+        over = dict(w.answered)[b"over"]
+        assert over is not None
+        assert over.rule == "agent.expired"
+        w.away()
+        w.publish(b"back", topic="k/back", expiry=64)
+        await w.until(lambda: "k/back" not in [g.pub.topic for g in w.account._going.values()])
+        clock[0] -= 5000
+        w.back()
+        await w.until(lambda: len(w.answered) == 5)
+        assert w.site.sent[-1] == ("k/back", b"back", 6)
+
+
+@runs
+async def test_what_expires_is_told_while_the_site_is_away_and_in_memory_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [float(NOW)]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    monkeypatch.setattr(account_module, "_EXPIRE_S", 0.05)
+    async with world(tmp_path) as w:
+        w.site.room = 0
+        w.publish(b"memory", expiry=5)
+        clock[0] += 10
+        w.site.room = 1
+        w.account._pump()
+        assert [why.rule for _, why in w.answered if why] == ["agent.expired"]
+        w.away()
+        w.publish(b"disk", expiry=5)
+        w.publish(b"for ever", packet_id=2)
+        await w.until(lambda: not w.account._going)
+        clock[0] += 10
+        await w.until(lambda: len(w.answered) == 2)
+        assert w.answered[1][0] == b"disk"
+        assert await w.rows() == [b"for ever"]
+        assert w.site.sent == []
+
+
+@runs
+async def test_topics_that_get_no_word_do_not_hold_up_others(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.away()
+        for n in range(40):
+            w.site.answers[f"limited/{n}"] = refusal(
+                "publish", "t", RateLimited.code, "rate", "too many"
+            )
+            w.publish(b"%d" % n, topic=f"limited/{n}", packet_id=n + 1)
+        w.publish(b"free", topic="free", packet_id=99)
+        w.publish(b"no", topic="no", packet_id=98)
+        w.site.answers["no"] = refusal("publish", "no", Denied.code, "labels.x", "no")
+        await w.until(lambda: not w.account._going)
+        w.back()
+        await w.until(lambda: len(w.answered) == 2)
+        rules = {payload: why.rule if why else "" for payload, why in w.answered}
+        assert rules == {b"free": "", b"no": "labels.x"}
+        w.site.answers.clear()
+        await w.until(lambda: len(w.answered) == 42)
+        assert not w.spool.waits("u")
+
+
+@runs
+async def test_a_refusal_is_told_and_an_old_epoch_is_tried_once_more(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.site.answers["no"] = refusal("publish", "no", Denied.code, "labels.x", "no")
+        w.site.answers["old"] = refusal("publish", "old", WrongEpoch.code, "", "old")
+        w.publish(b"no", topic="no")
+        await w.until(lambda: w.answered)
+        assert w.answered[0][1] is not None
+        w.publish(b"old", topic="old", packet_id=2)
+        await w.until(lambda: w.spool.waits("u"))
+        del w.site.answers["old"]
+        await w.until(lambda: len(w.answered) == 2)
+        assert w.answered[1] == (b"old", None)
+
+
+@runs
+async def test_a_disk_that_fails_refuses_and_does_not_end_the_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account_module, "_DISK_S", 0.05)
+    async with world(tmp_path) as w:
+        w.away()
+        commit, works = w.spool._commit, [False]
+
+        def failing(asked: Any) -> Any:
+            if not works[0]:
+                raise sqlite3.OperationalError("database or disk is full")
+            return commit(asked)
+
+        w.spool._commit = failing  # type: ignore[method-assign, assignment]
+        w.publish(b"lost")
+        await w.until(lambda: w.answered)
+        why = w.answered[0][1]
+        assert why is not None
+        assert (why.kind, why.rule) == ("much", "agent.disk")
+        works[0] = True
+        w.publish(b"kept", packet_id=2)
+        await w.until(lambda: not w.account._going)
+        works[0] = False
+        w.back()
+        await asyncio.sleep(0.2)
+        assert len(w.answered) == 1
+        works[0] = True
+        await w.until(lambda: len(w.answered) == 2)
+        assert w.answered[1] == (b"kept", None)
+
+
+@runs
+async def test_sessions_of_qos_2_that_are_kept_take_bounded_memory(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        first = w.account.received_of("first", False)
+        first.update(range(1, 2000))
+        assert w.account.received_of("first", True) is first
+        for n in range(600):
+            w.account.received_of(f"c{n}", False).update(range(1, 2000))
+        total = sum(map(len, w.account._received.values()))
+        assert total <= 65_536 + 2 * 2000
+        assert w.account.received_of("first", True) == set()
+
+
+@runs
+async def test_who_comes_and_goes_while_the_site_is_slow_fills_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account_module, "_QUEUED", 8)
+    monkeypatch.setattr(account_module, "_QUEUED_BYTES", 10_000)
+    async with world(tmp_path) as w:
+        w.site.room = 0
+        for n in range(20):
+            w.publish(b"%d" % n, client=f"c{n}")
+        assert [why.rule for _, why in w.answered if why] == ["agent.busy"] * 12
+        assert len(w.account._going) == 8
+        w.site.room = 99
+        w.account._pump()
+        assert len(w.site.sent) == 8
+        w.site.room = 0
+        for n in range(20):
+            w.publish(bytes(2000), client=f"d{n}")
+        assert len(w.account._going) == 8 + 4
+
+
+@runs
+async def test_what_waits_for_room_goes_without_an_answer_that_makes_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.site.room = 0
+        w.publish(b"q0", qos=0, packet_id=0)
+        w.site.room = 1
+        await w.until(lambda: w.site.sent)

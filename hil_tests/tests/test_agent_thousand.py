@@ -1,0 +1,260 @@
+"""1,000 messages from one ordinary client through an agent, a site and an agent to another one of
+the same make, while each process is killed: what was acknowledged arrives."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import shutil
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from running_site import ROOT, Site, until
+from test_agent import PASSWORD, Agent, Paho
+
+pytestmark = pytest.mark.full
+
+COUNT = 1000
+# Messages seen -> who is killed then.
+KILLS = {150: "agent", 350: "mediator", 550: "kg", 750: "broker"}
+_WAIT_S = 180
+
+
+class Ends(Protocol):
+    """A publisher and a reader with a session that is kept, of one make."""
+
+    def __init__(self, agent: Agent, topic: str, version: int, qos: int) -> None: ...
+
+    def publish(self, numbers: range) -> None: ...
+
+    def acked(self) -> set[int]:
+        """Those of QoS 1 and 2 that were."""
+
+    def came(self) -> Counter[int]: ...
+
+    def end(self) -> None: ...
+
+
+class ByPaho:
+    def __init__(self, agent: Agent, topic: str, version: int, qos: int) -> None:
+        self._topic, self._qos = topic, qos
+        self._reader = Paho(agent, "ha", version, f"r-{topic}", kept=True)
+        self._reader.subscribe(topic, qos)
+        self._writer = Paho(agent, "plc", version, f"w-{topic}", kept=True)
+        self._infos: dict[int, Any] = {}
+        self._seen: Counter[int] = Counter()
+
+    def publish(self, numbers: range) -> None:
+        for n in numbers:
+            self._infos[n] = self._writer.client.publish(self._topic, f"{n}", self._qos)
+
+    def acked(self) -> set[int]:
+        return {n for n, info in self._infos.items() if info.rc == 0 and info.is_published()} | {
+            n for n, info in self._infos.items() if info.rc and info._published
+        }
+
+    def came(self) -> Counter[int]:
+        while True:
+            try:
+                self._seen[int(self._reader.came.get_nowait().payload)] += 1
+            except queue.Empty:
+                return self._seen
+
+    def end(self) -> None:
+        self._reader.end()
+        self._writer.end()
+
+
+class _Lines:
+    """Programs that print a line for what happens."""
+
+    def __init__(self) -> None:
+        self._programs: list[subprocess.Popen[str]] = []
+        self.lines: list[str] = []
+        self.over = threading.Event()
+
+    def start(self, words: list[str], env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+        made = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, bufsize=1
+        )
+        self._programs.append(made)
+        threading.Thread(target=self._read, args=(made,), daemon=True).start()
+        return made
+
+    def _read(self, program: subprocess.Popen[str]) -> None:
+        assert program.stdout is not None
+        for line in program.stdout:
+            self.lines.append(line.strip())
+
+    def numbers(self, word: str) -> list[int]:
+        return [int(line.split()[1]) for line in list(self.lines) if line.startswith(word + " ")]
+
+    def end(self) -> None:
+        self.over.set()
+        for one in self._programs:
+            one.terminate()
+            one.wait(30)
+
+
+class ByMosquitto:
+    """mosquitto_pub reads lines and connects again by itself; mosquitto_sub ends where it is
+    refused, and is started again, as a service would be."""
+
+    def __init__(self, agent: Agent, topic: str, version: int, qos: int) -> None:
+        self._all = _Lines()
+        name = "5" if version == 5 else "311"
+        common = ["-t", topic, "-q", str(qos), "-V", name]
+        sub = ["mosquitto_sub", *agent.words("ha"), *common, "-i", f"r-{topic}", "-c", "-d"]
+        self._sub = ["stdbuf", "-oL", *sub, "-F", "came %p"]
+        threading.Thread(target=self._reads, daemon=True).start()
+        until("SUBACK", lambda: any("SUBACK" in line for line in self._all.lines))
+        pub = ["mosquitto_pub", *agent.words("plc"), *common, "-i", f"w-{topic}", "-l", "-d"]
+        self._pub = self._all.start(["stdbuf", "-oL", *pub])
+        until("CONNACK", lambda: f"Client w-{topic} received CONNACK (0)" in self._all.lines)
+
+    def _reads(self) -> None:
+        while not self._all.over.is_set():
+            self._all.start(self._sub).wait()
+            self._all.over.wait(0.5)
+
+    def publish(self, numbers: range) -> None:
+        assert self._pub.stdin is not None
+        for n in numbers:
+            self._pub.stdin.write(f"{n}\n")
+        self._pub.stdin.flush()
+
+    def acked(self) -> set[int]:
+        # mosquitto_pub numbers its messages from 1.
+        found = (
+            re.match(r"Client w-\S+ received PUB(ACK|COMP) \(Mid: (\d+)", x)
+            for x in self._all.lines
+        )
+        return {int(match[2]) - 1 for match in found if match}
+
+    def came(self) -> Counter[int]:
+        return Counter(self._all.numbers("came"))
+
+    def end(self) -> None:
+        self._all.end()
+
+
+class ByMqttJs:
+    def __init__(self, agent: Agent, topic: str, version: int, qos: int) -> None:
+        folder = ROOT / "build" / "mqttjs"
+        source = Path(__file__).parent / "mqttjs"
+        if not (folder / "node_modules" / "mqtt").exists():
+            shutil.copytree(source, folder, dirs_exist_ok=True)
+            npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            done = subprocess.run(npm, cwd=folder, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, done.stderr
+        shutil.copy(source / "client.js", folder)
+        self._all = _Lines()
+        common = {"port": agent.port, "topic": topic, "version": version, "qos": qos}
+        env = {**os.environ, "PASSWORD": PASSWORD}
+        for read, user in ((True, "ha"), (False, "plc")):
+            said = {**common, "read": read, "user": user, "id": f"{user}-{topic}"}
+            made = self._all.start(["node", str(folder / "client.js"), json.dumps(said)], env)
+            until("it to connect", lambda read=read: self._ready(read))  # type: ignore[misc]
+        self._pub = made
+
+    def _ready(self, read: bool) -> bool:
+        return "subscribed" in self._all.lines and (read or self._all.lines.count("connected") > 1)
+
+    def publish(self, numbers: range) -> None:
+        assert self._pub.stdin is not None
+        for n in numbers:
+            self._pub.stdin.write(f"{n}\n")
+        self._pub.stdin.flush()
+
+    def acked(self) -> set[int]:
+        return set(self._all.numbers("acked"))
+
+    def came(self) -> Counter[int]:
+        return Counter(self._all.numbers("came"))
+
+    def end(self) -> None:
+        self._all.end()
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    folder = tmp_path_factory.mktemp("agent")
+    site = Site(folder)
+    site.up("--broker", "mosquitto")
+    made = Agent(site, folder)
+    made.up()
+    connected(made)
+    yield made
+    made.down()
+    site.down()
+
+
+def connected(agent: Agent) -> None:
+    """Both users are, so that sessions that are kept are let in."""
+    for user in ("ha", "plc"):
+        until(user, lambda user=user: f"agent: {user}: connected" in agent.said(), 60)  # type: ignore[misc]
+
+
+def killed(agent: Agent, who: str) -> None:
+    """kill -9, and wait until it is back."""
+    if who == "agent":
+        agent.kill()
+        agent.up()
+    else:
+        agent.site.back(who, agent.site.kill(who), 60)
+
+
+MAKES = [(ByPaho, 4), (ByPaho, 5), (ByMosquitto, 4), (ByMosquitto, 5), (ByMqttJs, 4), (ByMqttJs, 5)]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize(("make", "version"), MAKES)
+def test_none_of_a_thousand_that_were_acknowledged_is_lost_whoever_is_killed(
+    agent: Agent, make: type[Ends], version: int, qos: int
+) -> None:
+    ends = make(agent, f"machine/1/{make.__name__}{version}{qos}", version, qos)
+    try:
+        ends.publish(range(COUNT))
+        for step, who in KILLS.items():
+            until(f"{step} messages", lambda step=step: len(ends.came()) >= step, _WAIT_S)  # type: ignore[misc]
+            killed(agent, who)
+        until("all acknowledgements", lambda: ends.acked() == set(range(COUNT)), _WAIT_S)
+        until("all messages", lambda: len(ends.came()) == COUNT, _WAIT_S)
+    finally:
+        said = f"{len(ends.came())} came, {len(ends.acked())} acknowledged"
+        ends.end()
+    assert ends.came().keys() == set(range(COUNT)), said
+
+
+@pytest.mark.parametrize(("make", "version"), MAKES)
+def test_a_message_of_qos_0_comes_at_most_once_and_no_kill_blocks_those_after_it(
+    agent: Agent, make: type[Ends], version: int
+) -> None:
+    ends = make(agent, f"machine/1/{make.__name__}{version}0", version, 0)
+    try:
+        at = 0
+        for who in (*KILLS.values(), ""):
+            ends.publish(range(at, at + COUNT // 5))
+            at += COUNT // 5
+            if who:
+                killed(agent, who)
+        numbers = iter(range(at, 10**6))
+
+        def through() -> bool:
+            n = next(numbers)
+            ends.publish(range(n, n + 1))
+            return any(seen >= at for seen in ends.came())
+
+        until("one more to come through", through, _WAIT_S)
+        twice = {n: times for n, times in ends.came().items() if times > 1}
+    finally:
+        ends.end()
+    assert not twice
