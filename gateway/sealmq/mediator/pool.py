@@ -88,8 +88,10 @@ class Pool:
             # Clients belong to other workers than before: worker 0 publishes again what the
             # journals have of them before they can publish anything new.
             first = self.workers[0]
+            self._owner.begun.set()
             await first.until(lambda: first.away is None)
         await asyncio.gather(*(self._begin(n, self._insts.pop()) for n in range(1, self._count)))
+        self._owner.begun.set()
         await asyncio.to_thread(gathered, state, self._count)
 
     async def run(self) -> None:

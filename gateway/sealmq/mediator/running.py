@@ -51,6 +51,7 @@ class Running:
         self.take_ring, self.ended, self.reload = (
             mediator.take_ring, mediator.ended, mediator.reload
         )  # fmt: skip
+        self.reopened = mediator.reopened
 
     @property
     def strangers(self) -> Strangers:

@@ -129,6 +129,9 @@ class Single:
         self._inst = inst
         return _ring(self._owner.keys, inst, self._owner.fresh)
 
+    async def reopened(self) -> None:
+        """There is nobody else to wait for."""
+
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
         """There is nobody else to tell."""
 
