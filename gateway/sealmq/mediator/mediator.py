@@ -24,6 +24,7 @@ from sealmq.order import Order
 from sealmq.plain import plain
 from sealmq.site.config import Config
 from sealmq.store import StoreError, StoreRecord
+from sealmq.strangers import Strangers, source_of
 from sealmq_spec.const import RECORD
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 
@@ -52,7 +53,6 @@ from .session_links import SessionLinks
 from .set_aside import SetAside
 from .shared import Begin, Shared
 from .steps import Steps
-from .strangers import Strangers, source_of
 from .trying import try_broker
 from .willkeeper import WillKeeper
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from sealmq.audit import Audit
 from sealmq.site.errors import SiteError
 from sealmq.store import StoreError
+from sealmq.strangers import Strangers
 
 from .acceptor import Caller
 from .capacity import Capacity
@@ -17,7 +18,6 @@ from .frames import Gone
 from .journal_file import gather, gathered
 from .owner import Owner
 from .shared import worker_of
-from .strangers import Strangers
 from .workers import MODULE, WorkerProcess
 
 log = logging.getLogger("sealmq.mediator")
