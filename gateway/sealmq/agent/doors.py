@@ -20,12 +20,12 @@ import ssl
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import urlsplit
 
-from websockets.asyncio.server import ServerConnection, serve
+from websockets.asyncio.server import Server, ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from sealmq.strangers import Strangers, source_of
@@ -42,63 +42,86 @@ Serve = Callable[[Pipe], Awaitable[None]]
 _READ = 65536
 _BUFFER = 65536
 _CLOSE_S = 2.0
-_TLS_S = 10.0
+# For a TLS handshake, and for the request of a WebSocket.
+_TLS_S = _HTTP_S = 10.0
 # A CONNECT's first bytes, before its remaining length counts.
 _HEAD = 5
+_BACKLOG = 128
+_AGAIN_S = 0.2
 # Places at each door.
 STRANGERS = 64
 _MQTT = Subprotocol("mqtt")
 
 
-class _Caller(socket.socket):
-    """A connection, for as long as it is one."""
-
-    left: Callable[[], None] = staticmethod(lambda: None)
-
-    def close(self) -> None:
-        self.left()
-        super().close()
-
-
 class _Place:
     """Of one that has not said who it is."""
 
-    def __init__(self, caller: _Caller) -> None:
-        self._caller = caller
+    def __init__(self, conn: socket.socket) -> None:
+        self._conn = conn
 
     def close(self, reason: str) -> None:
         """Whoever reads it, TLS, HTTP or MQTT, finds its end."""
         with contextlib.suppress(OSError):
-            self._caller.shutdown(socket.SHUT_RDWR)
+            self._conn.shutdown(socket.SHUT_RDWR)
 
 
-class _Listener(socket.socket):
-    """A door's socket. Nothing but accept() sees a connection before its TLS handshake."""
+Enter = Callable[[socket.socket, Callable[[], None]], Awaitable[None]]
+"""Serves a connection to its end; calls what comes with it once it is known whose it is."""
 
-    def __init__(self, family: int, door: Door) -> None:
-        super().__init__(family, socket.SOCK_STREAM)
-        self._door = door
+
+class _Gate:
+    """Accepts at one door. A loop's own server tells of nobody before the TLS handshake."""
+
+    def __init__(self, door: Door, sock: socket.socket, enter: Enter) -> None:
+        self._door, self._sock, self._enter = door, sock, enter
         self._strangers = Strangers(STRANGERS)
-        self._places: dict[int, _Place] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def accept(self) -> tuple[socket.socket, Any]:
-        conn, address = super().accept()
-        caller = _Caller(conn.family, conn.type, conn.proto, fileno=conn.detach())
-        fd = caller.fileno()
-        caller.left = lambda: self.leave(fd)
-        self._places[fd] = place = _Place(caller)
-        before = self._strangers.ended
-        source = source_of(address[0]) if isinstance(address, tuple) else ""
-        self._strangers.enter(place, source)
-        if self._strangers.ended > before:
-            log.warning("%s", f"{self._door}: more than {STRANGERS} that say nothing; one ended")
-        return caller, address
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        self._sock.setblocking(False)
+        self._sock.listen(_BACKLOG)
+        accepting = asyncio.create_task(self._accept(), name=f"agent: {self._door}")
+        try:
+            yield
+        finally:
+            tasks = [accepting, *self._tasks]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._sock.close()
 
-    def leave(self, fd: int) -> None:
-        """It has said who it is, or is gone."""
-        place = self._places.pop(fd, None)
-        if place is not None:
-            self._strangers.leave(place)
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                conn, address = await loop.sock_accept(self._sock)
+            except OSError as error:
+                # Too many files, say: others end meanwhile.
+                log.error("%s", f"{self._door}: {error.strerror or error}")
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            task = asyncio.create_task(self._one(conn, address), name=f"agent: at {self._door}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _one(self, conn: socket.socket, address: object) -> None:
+        place, strangers = _Place(conn), self._strangers
+        before = strangers.ended
+        strangers.enter(place, source_of(address[0]) if isinstance(address, tuple) else "")
+        if strangers.ended > before:
+            log.warning(
+                "%s", f"{self._door}: over {STRANGERS} that say not who they are; one ended"
+            )
+        try:
+            await self._enter(conn, lambda: strangers.leave(place))
+        except OSError as error:
+            log.info("%s", f"{self._door}: {error.strerror or error}")
+        except Exception:
+            log.exception("%s", f"{self._door}: a connection failed")
+        finally:
+            strangers.leave(place)
+            conn.close()
 
 
 class Stream:
@@ -193,55 +216,73 @@ async def opened(config: Config, serve_one: Serve) -> AsyncIterator[None]:
 async def _open(
     config: Config, door: Door, context: ssl.SSLContext | None, serve_one: Serve
 ) -> AsyncIterator[None]:
-    async def stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        fd = writer.get_extra_info("socket").fileno()
-        pipe = Stream(reader, writer, lambda: sock.leave(fd))
-        if door.path is not None and not _same_user(writer):
-            log.warning("%s", f"{door}: another user of this machine was cut off")
-            await pipe.close()
-            return
-        await serve_one(pipe)
-
-    async def web(connection: ServerConnection) -> None:
-        if connection.subprotocol == _MQTT:
-            fd = connection.transport.get_extra_info("socket").fileno()
-            await serve_one(Web(connection, lambda: sock.leave(fd)))
-
     # TLS where others reach it; on the loopback there is nobody between.
     tls = context if door.outside else None
     wait = _TLS_S if tls is not None else None
-    sock = _unix(door) if door.path is not None else _tcp(door)
-    if door.path is not None:
+    loop = asyncio.get_running_loop()
+
+    async def stream(conn: socket.socket, proved: Callable[[], None]) -> None:
+        if door.path is not None and not _same_user(conn):
+            log.warning("%s", f"{door}: another user of this machine was cut off")
+            return
+        reader = asyncio.StreamReader()
+        transport, protocol = await loop.connect_accepted_socket(
+            lambda: asyncio.StreamReaderProtocol(reader), conn, ssl=tls, ssl_handshake_timeout=wait
+        )
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        await serve_one(Stream(reader, writer, proved))
+
+    names = _names(config, door)
+    proving: dict[ServerConnection, Callable[[], None]] = {}
+
+    async def spoken(connection: ServerConnection) -> None:
+        if connection.subprotocol == _MQTT:
+            await serve_one(Web(connection, proving[connection]))
+
+    upgrading = _Upgrading(
+        spoken,
+        process_request=lambda c, r: _judge(c, r, config.origins, names),
+        open_timeout=_HTTP_S,
+    )
+
+    async def web(conn: socket.socket, proved: Callable[[], None]) -> None:
+        _, connection = await loop.connect_accepted_socket(
+            lambda: _upgraded(upgrading, proving, proved), conn, ssl=tls, ssl_handshake_timeout=wait
+        )
         try:
-            async with await asyncio.start_unix_server(stream, sock=sock):
-                yield
+            await connection.wait_closed()
         finally:
+            proving.pop(connection, None)
+
+    sock = _unix(door) if door.path is not None else _tcp(door)
+    try:
+        async with _Gate(door, sock, web if door.web else stream).open():
+            yield
+    finally:
+        if door.path is not None:
             with contextlib.suppress(OSError):
                 door.path.unlink()
-    elif door.web:
-        names = _names(config, door)
-        async with serve(
-            web,
-            sock=sock,
-            ssl=tls,
-            ssl_handshake_timeout=wait,
-            process_request=lambda c, r: _judge(c, r, config.origins, names),
-            subprotocols=[_MQTT],
-            compression=None,
-            max_size=MAX_CONNECT + _HEAD,
-            max_queue=2,
-            write_limit=_BUFFER,
-        ):
-            yield
-    else:
-        async with await asyncio.start_server(
-            stream, sock=sock, ssl=tls, ssl_handshake_timeout=wait
-        ):
-            yield
 
 
-def _tcp(door: Door) -> _Listener:
-    sock = _Listener(socket.AF_INET6 if ":" in door.host else socket.AF_INET, door)
+class _Upgrading(Server):
+    """A gate accepts for it; it serves as long as that does."""
+
+    def is_serving(self) -> bool:
+        return True
+
+
+def _upgraded(
+    server: Server, proving: dict[ServerConnection, Callable[[], None]], proved: Callable[[], None]
+) -> ServerConnection:
+    """One that is to ask for MQTT over a WebSocket."""
+    protocol = ServerProtocol(subprotocols=[_MQTT], max_size=MAX_CONNECT + _HEAD)
+    connection = ServerConnection(protocol, server, max_queue=2, write_limit=_BUFFER)
+    proving[connection] = proved
+    return connection
+
+
+def _tcp(door: Door) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in door.host else socket.AF_INET)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if sock.family == socket.AF_INET6:
@@ -253,11 +294,11 @@ def _tcp(door: Door) -> _Listener:
     return sock
 
 
-def _unix(door: Door) -> _Listener:
+def _unix(door: Door) -> socket.socket:
     """Bound, for its owner alone from the first moment on."""
     if door.path is None:
         raise ValueError("no path")
-    sock = _Listener(socket.AF_UNIX, door)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with short_path(door.path) as short:
             if door.path.exists() and stat.S_ISSOCK(door.path.lstat().st_mode):
@@ -266,7 +307,7 @@ def _unix(door: Door) -> _Listener:
                     raise BadConfig(f"listen: {door}: somebody listens there already")
                 door.path.unlink()
                 sock.close()
-                sock = _Listener(socket.AF_UNIX, door)
+                sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             before = os.umask(0o177)
             try:
                 sock.bind(short)
@@ -278,9 +319,9 @@ def _unix(door: Door) -> _Listener:
     return sock
 
 
-def _same_user(writer: asyncio.StreamWriter) -> bool:
+def _same_user(conn: socket.socket) -> bool:
     """Whether whoever called is who we are, or root: the kernel says it."""
-    _, uid, _ = credentials(writer.get_extra_info("socket"))
+    _, uid, _ = credentials(conn)
     return uid in (0, os.geteuid())
 
 

@@ -149,9 +149,10 @@ class KeptSessions:
     async def reopen(self) -> None:
         """Gives the broker, which is back, the sessions and subscriptions that it may have lost.
 
-        The client of one that was lost finds it present, and its packet ids in doubt. Of a session that it still has only filters that are known to be young: with each SUBSCRIBE
-        it queues all that is retained there once more. Raises BrokerAway; then it is all to be done
-        once more.
+        The client of one that was lost finds it present, and its packet ids in doubt. One that is
+        still there gets filters that are known to be young, and no others: with each SUBSCRIBE the
+        broker queues all that is retained there once more. Raises BrokerAway; then it is all to be
+        done once more.
         """
         young = self._young
         keys = [key for key in self._kept if young is None or key in young]

@@ -39,8 +39,15 @@ class Place:
         audit: Any = None  # nothing here is told
         store: Any = self.store
         self.sessions = KeptSessions(
-            self.scene.site, store, audit, self._forget, lambda: True, lambda: self.losses,
-            self._again, self._answers, lambda: self.now,
+            self.scene.site,
+            store,
+            audit,
+            self._forget,
+            lambda: True,
+            lambda: self.losses,
+            self._again,
+            self._answers,
+            lambda: self.now,
         )
         return self.sessions
 
