@@ -1,8 +1,8 @@
 """One local client's connection: what it says, what it is answered, what it is sent.
 
 A packet is answered in the order of its kind: publishes as the site decides, subscriptions one
-SUBSCRIBE after the other. Everything is bounded: what a client has not been answered, what it has
-not acknowledged, what it has not read.
+SUBSCRIBE after the other; a PUBLISH waits for the answers to subscriptions before it. Everything is
+bounded: what a client has not been answered, what it has not acknowledged, what it has not read.
 """
 
 from __future__ import annotations
@@ -110,6 +110,9 @@ class Local:
         self._number = 0
         self._room = asyncio.Event()
         self._subs: asyncio.Queue[Sub] = asyncio.Queue(_GOING)
+        # SUBSCRIBE and UNSUBSCRIBE that have no answer yet.
+        self._asking = 0
+        self._answered = asyncio.Event()
         self._sayings: dict[str, dict[str, str | None]] = {}
         self._notes = False
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -343,11 +346,16 @@ class Local:
     async def _handle(self, said: Said) -> None:
         match said:
             case Pub():
+                if self._asking:
+                    # Who subscribes and publishes without waiting for SUBACK gets what it publishes.
+                    self._answered.clear()
+                    await self._answered.wait()
                 while len(self._going) >= _GOING or sum(self._going.values()) > _GOING_BYTES:
                     self._room.clear()
                     await self._room.wait()
                 self._publish(said)
             case Sub():
+                self._asking += 1
                 await self._subs.put(said)
             case Ack():
                 self._acked(said)
@@ -449,6 +457,9 @@ class Local:
                 if isinstance(answer, Refusal):
                     log.info("%s", f"{self.client_id}: {filt}: refused: {answer}")
             self._send(self._wire.granted(asked, answers))
+            self._asking -= 1
+            if not self._asking:
+                self._answered.set()
 
     async def _ask(self, asked: Sub, qos: int, which: list[int]) -> list[int | Refusal]:
         account = self._mine

@@ -312,6 +312,27 @@ def test_filters_that_the_site_refuses_leave_nothing() -> None:
     played(story)
 
 
+def test_what_comes_after_a_subscribe_is_published_once_that_is_answered() -> None:
+    async def story() -> None:
+        async with joined(build.connect("id")) as (_, wire, account):
+            grants = asyncio.Event()
+
+            async def slow(self: Seat, *filters: str, **said: Any) -> list[Any]:
+                await grants.wait()
+                return [1]
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Seat, "subscribe_each", slow)
+                wire.says.put_nowait(build.subscribe(1, [("a", 0)]) + build.publish("a", b""))
+                await calm()
+                assert account.published == 0
+                grants.set()
+                await calm()
+                assert account.published == 1
+
+    played(story)
+
+
 def five(expiry: int) -> bytes:
     body = b"\0\4MQTT\5\2\0\0" + v5._put({v5.SESSION_EXPIRY: expiry}) + b"\0\2id"
     return build.packet(0x10, body)
