@@ -172,6 +172,10 @@ class Client:
             self.send(build.pubcomp(packet.packet_id))
 
 
+async def _nobody_else() -> None:
+    """No other worker has kept sessions."""
+
+
 @contextlib.asynccontextmanager
 async def worker(folder: Path, address: BrokerAddress) -> AsyncIterator[Worker]:
     """A worker that lets clients in."""
@@ -193,6 +197,7 @@ async def worker(folder: Path, address: BrokerAddress) -> AsyncIterator[Worker]:
         took=lambda *words: None,
         live=lambda *words: None,
         marked=lambda *words: None,
+        reopened=_nobody_else,
     )
     mediator = Mediator(begin, shared, engine, audit, address)
     await mediator.commit(list(records))

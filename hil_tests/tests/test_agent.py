@@ -10,6 +10,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import threading
 from collections import Counter
@@ -24,7 +25,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from running_site import SEALMQ, Site, free_port, until
+from running_site import ROOT, SEALMQ, Site, free_port, until
 
 PASSWORD = "a-password-of-the-tests"
 
@@ -295,6 +296,43 @@ def test_a_will_is_the_site_s_to_send_when_its_client_vanishes(
     came = reader.next()
     assert came.payload == b"gone"
     assert reader.about(came)["sealmq-how"] == "will"
+
+
+def test_the_add_on_of_home_assistant_runs_by_its_options(agent: Agent, tmp_path: Path) -> None:
+    """Its run script, as the container calls it."""
+    data, config, port = tmp_path / "data", tmp_path / "config", free_port()
+    for folder in (data, config):
+        folder.mkdir()
+    file = agent.site.enrol("add-on", "monitor")
+    (config / "hub.sealmq.json").write_bytes(file.read_bytes())
+    options = {
+        "enrolment": "hub.sealmq.json",
+        "username": "hub",
+        "password": PASSWORD,
+        "port": port,
+        "senders": [{"client": "agent-plc", "filter": "machine/1/#"}],
+    }
+    (data / "options.json").write_text(json.dumps(options))
+    run = ROOT / "gateway/homeassistant/sealmq-agent/run.py"
+    log = data / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, str(run), str(data), str(config)], stdout=out, stderr=out
+        )
+    until("the add-on to listen", lambda: "listens on" in log.read_text())
+    words = ["-h", "127.0.0.1", "-p", str(port), "-u", "hub", "-P", PASSWORD]
+    done = subprocess.run(
+        ["mosquitto_pub", *words, "-t", "addon/x", "-m", "1", "-q", "1", "-V", "5"],
+        timeout=60,
+        check=False,
+    )
+    words_of_it = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    process.terminate()
+    assert process.wait(30) == 0, log.read_text()
+    assert done.returncode == 0, log.read_text()
+    assert PASSWORD.encode() not in words_of_it
+    assert PASSWORD not in log.read_text()
+    assert [f.name for f in config.iterdir()] == ["hub.sealmq.json"], "its folder is read only"
 
 
 def test_a_web_page_of_another_origin_or_by_another_name_gets_no_websocket(agent: Agent) -> None:

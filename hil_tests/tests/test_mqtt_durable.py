@@ -183,6 +183,58 @@ def test_what_was_acknowledged_survives_a_killed_broker(place: Place) -> None:
     reader.disconnect()
 
 
+@pytest.mark.parametrize("killed", [("broker",), ("mediator", "broker")])
+def test_what_was_acknowledged_reaches_a_session_that_a_killed_broker_had_not_saved(
+    place: Place, killed: tuple[str, ...]
+) -> None:
+    reader, writer = place.client("reader"), place.client("writer")
+    into(writer)
+    with saved_last(place):
+        into(reader, clean=False)
+        reader.subscribe([("t/x", 2), ("t/y", 1)])
+        leave(reader)
+        for n in range(20):
+            writer.publish("t/x", b"%d" % n, 1 + n % 2, False)
+        writer.settle()
+        pids = {role: place.site.kill(role) for role in killed}
+    for role, pid in pids.items():
+        place.site.back(role, pid)
+    into(writer)
+    writer.publish("t/y", b"afterwards", 1, False)
+    writer.settle()
+    returned(reader)
+    assert reader.told[-1] == "connack 0 present=1"
+    while len(reader.got) < 21:
+        reader.await_("got")
+    for qos, first in (("q1", 0), ("q2", 1)):
+        of = [line.split()[1] for line in reader.got if qos in line]
+        assert [int(word) for word in of if word != "afterwards"] == list(range(first, 20, 2))
+    assert any("afterwards" in line for line in reader.got)
+    reader.disconnect()
+
+
+def test_a_subscription_that_a_killed_broker_had_not_saved_comes_back_to_its_session(
+    place: Place,
+) -> None:
+    reader, writer = place.client("reader"), place.client("writer")
+    into(writer)
+    into(reader, clean=False)
+    reader.subscribe([("t/old", 1)])
+    with saved_last(place):
+        reader.subscribe([("t/young", 1)])
+        leave(reader)
+        place.kill("broker")
+    into(writer)
+    for topic in ("t/old", "t/young"):
+        writer.publish(topic, b"x", 1, False)
+    writer.settle()
+    returned(reader)
+    while len(reader.got) < 2:
+        reader.await_("got")
+    assert [line.split()[0] for line in reader.got] == ["t/old", "t/young"]
+    reader.disconnect()
+
+
 @pytest.mark.full
 def test_a_burst_after_six_quiet_minutes_survives_a_killed_broker(place: Place) -> None:
     """A sensor that reports every ten minutes: nothing else is in the journal."""

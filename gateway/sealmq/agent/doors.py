@@ -4,6 +4,9 @@ before a byte of MQTT is read.
 A Unix socket is its owner's alone (mode 0600), and the kernel says who has called. A WebSocket can
 be opened by any page in a browser of this machine: its Origin has to be known, and its Host a name
 of this machine, since a page's own name may have been made to lead here (DNS rebinding).
+
+Whoever has not said who it is has a place at its door from accept on, with TLS and HTTP: one more
+ends the oldest of the address that has most there, and nothing at another door.
 """
 
 from __future__ import annotations
@@ -19,16 +22,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from websockets.asyncio.server import ServerConnection, serve
+from websockets.asyncio.server import Server, ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from sealmq.strangers import Strangers, source_of
 from sealmq.unix import credentials, short_path
 
 from .config import BadConfig, Config, Door
 from .local import Pipe
-from .wire import MAX_PACKET
+from .wire import MAX_CONNECT, MAX_PACKET
 
 log = logging.getLogger("sealmq.agent")
 
@@ -37,14 +42,98 @@ Serve = Callable[[Pipe], Awaitable[None]]
 _READ = 65536
 _BUFFER = 65536
 _CLOSE_S = 2.0
+# For a TLS handshake, and for the request of a WebSocket.
+_TLS_S = _HTTP_S = 10.0
+# A CONNECT's first bytes, before its remaining length counts.
+_HEAD = 5
+_BACKLOG = 128
+_AGAIN_S = 0.2
+# Places at each door.
+STRANGERS = 64
 _MQTT = Subprotocol("mqtt")
 
 
-class Stream:
-    """A connection of a socket."""
+class _Place:
+    """Of one that has not said who it is."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, conn: socket.socket) -> None:
+        self._conn = conn
+
+    def close(self, reason: str) -> None:
+        """Whoever reads it, TLS, HTTP or MQTT, finds its end."""
+        with contextlib.suppress(OSError):
+            self._conn.shutdown(socket.SHUT_RDWR)
+
+
+Enter = Callable[[socket.socket, Callable[[], None]], Awaitable[None]]
+"""Serves a connection to its end; calls what comes with it once it is known whose it is."""
+
+
+class _Gate:
+    """Accepts at one door. A loop's own server tells of nobody before the TLS handshake."""
+
+    def __init__(self, door: Door, sock: socket.socket, enter: Enter) -> None:
+        self._door, self._sock, self._enter = door, sock, enter
+        self._strangers = Strangers(STRANGERS)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        self._sock.setblocking(False)
+        self._sock.listen(_BACKLOG)
+        accepting = asyncio.create_task(self._accept(), name=f"agent: {self._door}")
+        try:
+            yield
+        finally:
+            tasks = [accepting, *self._tasks]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._sock.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                conn, address = await loop.sock_accept(self._sock)
+            except OSError as error:
+                # Too many files, say: others end meanwhile.
+                log.error("%s", f"{self._door}: {error.strerror or error}")
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            task = asyncio.create_task(self._one(conn, address), name=f"agent: at {self._door}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _one(self, conn: socket.socket, address: object) -> None:
+        place, strangers = _Place(conn), self._strangers
+        before = strangers.ended
+        strangers.enter(place, source_of(address[0]) if isinstance(address, tuple) else "")
+        if strangers.ended > before:
+            log.warning(
+                "%s", f"{self._door}: over {STRANGERS} that say not who they are; one ended"
+            )
+        try:
+            await self._enter(conn, lambda: strangers.leave(place))
+        except OSError as error:
+            log.info("%s", f"{self._door}: {error.strerror or error}")
+        except Exception:
+            log.exception("%s", f"{self._door}: a connection failed")
+        finally:
+            strangers.leave(place)
+            conn.close()
+
+
+class Stream:
+    """A connection of a socket. proved: called once it is known whose it is."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        proved: Callable[[], None],
+    ) -> None:
+        self._reader, self._writer, self.proved = reader, writer, proved
         writer.transport.set_write_buffer_limits(high=_BUFFER)
 
     async def read(self) -> bytes:
@@ -69,10 +158,16 @@ class Stream:
 
 
 class Web:
-    """A WebSocket: MQTT's bytes in binary messages, wherever those are cut."""
+    """A WebSocket: MQTT's bytes in binary messages, wherever those are cut. As Stream; until it is
+    known whose it is its messages are no longer than a CONNECT.
+    """
 
-    def __init__(self, connection: ServerConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: ServerConnection, proved: Callable[[], None]) -> None:
+        self._connection, self._proved = connection, proved
+
+    def proved(self) -> None:
+        self._connection.protocol.max_size = MAX_PACKET
+        self._proved()
 
     async def read(self) -> bytes:
         try:
@@ -121,46 +216,82 @@ async def opened(config: Config, serve_one: Serve) -> AsyncIterator[None]:
 async def _open(
     config: Config, door: Door, context: ssl.SSLContext | None, serve_one: Serve
 ) -> AsyncIterator[None]:
-    async def stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        pipe = Stream(reader, writer)
-        if door.path is not None and not _same_user(writer):
-            log.warning("%s", f"{door}: another user of this machine was cut off")
-            await pipe.close()
-            return
-        await serve_one(pipe)
-
-    async def web(connection: ServerConnection) -> None:
-        if connection.subprotocol == _MQTT:
-            await serve_one(Web(connection))
-
     # TLS where others reach it; on the loopback there is nobody between.
     tls = context if door.outside else None
-    if door.path is not None:
-        sock = _unix(door)
+    wait = _TLS_S if tls is not None else None
+    loop = asyncio.get_running_loop()
+
+    async def stream(conn: socket.socket, proved: Callable[[], None]) -> None:
+        if door.path is not None and not _same_user(conn):
+            log.warning("%s", f"{door}: another user of this machine was cut off")
+            return
+        reader = asyncio.StreamReader()
+        transport, protocol = await loop.connect_accepted_socket(
+            lambda: asyncio.StreamReaderProtocol(reader), conn, ssl=tls, ssl_handshake_timeout=wait
+        )
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        await serve_one(Stream(reader, writer, proved))
+
+    names = _names(config, door)
+    proving: dict[ServerConnection, Callable[[], None]] = {}
+
+    async def spoken(connection: ServerConnection) -> None:
+        if connection.subprotocol == _MQTT:
+            await serve_one(Web(connection, proving[connection]))
+
+    upgrading = _Upgrading(
+        spoken,
+        process_request=lambda c, r: _judge(c, r, config.origins, names),
+        open_timeout=_HTTP_S,
+    )
+
+    async def web(conn: socket.socket, proved: Callable[[], None]) -> None:
+        _, connection = await loop.connect_accepted_socket(
+            lambda: _upgraded(upgrading, proving, proved), conn, ssl=tls, ssl_handshake_timeout=wait
+        )
         try:
-            async with await asyncio.start_unix_server(stream, sock=sock):
-                yield
+            await connection.wait_closed()
         finally:
+            proving.pop(connection, None)
+
+    sock = _unix(door) if door.path is not None else _tcp(door)
+    try:
+        async with _Gate(door, sock, web if door.web else stream).open():
+            yield
+    finally:
+        if door.path is not None:
             with contextlib.suppress(OSError):
                 door.path.unlink()
-    elif door.web:
-        names = _names(config, door)
-        async with serve(
-            web,
-            door.host,
-            door.port,
-            ssl=tls,
-            process_request=lambda c, r: _judge(c, r, config.origins, names),
-            subprotocols=[_MQTT],
-            compression=None,
-            max_size=MAX_PACKET,
-            max_queue=2,
-            write_limit=_BUFFER,
-        ):
-            yield
-    else:
-        async with await asyncio.start_server(stream, door.host, door.port, ssl=tls):
-            yield
+
+
+class _Upgrading(Server):
+    """A gate accepts for it; it serves as long as that does."""
+
+    def is_serving(self) -> bool:
+        return True
+
+
+def _upgraded(
+    server: Server, proving: dict[ServerConnection, Callable[[], None]], proved: Callable[[], None]
+) -> ServerConnection:
+    """One that is to ask for MQTT over a WebSocket."""
+    protocol = ServerProtocol(subprotocols=[_MQTT], max_size=MAX_CONNECT + _HEAD)
+    connection = ServerConnection(protocol, server, max_queue=2, write_limit=_BUFFER)
+    proving[connection] = proved
+    return connection
+
+
+def _tcp(door: Door) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in door.host else socket.AF_INET)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sock.family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((door.host, door.port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _unix(door: Door) -> socket.socket:
@@ -188,9 +319,9 @@ def _unix(door: Door) -> socket.socket:
     return sock
 
 
-def _same_user(writer: asyncio.StreamWriter) -> bool:
+def _same_user(conn: socket.socket) -> bool:
     """Whether whoever called is who we are, or root: the kernel says it."""
-    _, uid, _ = credentials(writer.get_extra_info("socket"))
+    _, uid, _ = credentials(conn)
     return uid in (0, os.geteuid())
 
 

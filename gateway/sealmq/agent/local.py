@@ -1,8 +1,8 @@
 """One local client's connection: what it says, what it is answered, what it is sent.
 
 A packet is answered in the order of its kind: publishes as the site decides, subscriptions one
-SUBSCRIBE after the other. Everything is bounded: what a client has not been answered, what it has
-not acknowledged, what it has not read.
+SUBSCRIBE after the other; a PUBLISH waits for the answers to subscriptions before it. Everything is
+bounded: what a client has not been answered, what it has not acknowledged, what it has not read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 import secrets
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sealmq.client import Client, ClientError, Message, NotAuthorised
@@ -53,13 +53,20 @@ class Pipe(Protocol):
 
     async def close(self) -> None: ...
 
+    def proved(self) -> None:
+        """It is known whose it is: it gives its stranger's place up."""
+
 
 class End(Exception):
-    """This connection ends. refusal: why, if it is not in good order; will: whether it is sent."""
+    """This connection ends. refusal: why, if it is not in good order; will: whether it is sent;
+    forget: whether a session that is kept ends with it.
+    """
 
-    def __init__(self, refusal: Refusal | None = None, will: bool = True) -> None:
+    def __init__(
+        self, refusal: Refusal | None = None, will: bool = True, forget: bool = False
+    ) -> None:
         super().__init__(str(refusal) if refusal else "goodbye")
-        self.refusal, self.will = refusal, will
+        self.refusal, self.will, self.forget = refusal, will, forget
 
 
 @dataclass(slots=True)
@@ -108,6 +115,9 @@ class Local:
         self._number = 0
         self._room = asyncio.Event()
         self._subs: asyncio.Queue[Sub] = asyncio.Queue(_GOING)
+        # SUBSCRIBE and UNSUBSCRIBE that have no answer yet.
+        self._asking = 0
+        self._answered = asyncio.Event()
         self._sayings: dict[str, dict[str, str | None]] = {}
         self._notes = False
         # When it was heard last, and whether anything that it says now would be.
@@ -165,6 +175,8 @@ class Local:
             self._account.seats -= 1
             await seat.disconnect(goodbye=not end.will)
         await self._pipe.close()
+        if end.forget and self._kept and self._account is not None and self._hello is not None:
+            await self._forget(self._account, self._hello)
         if not self._ended.done():
             self._ended.cancel()
         elif not self._ended.cancelled():
@@ -229,6 +241,7 @@ class Local:
             refusal = Refusal("identifier", "", "a session that is kept has a client identifier")
         else:
             self._account = account
+            self._pipe.proved()
             self._joined(self)
             refusal, present = await self._sit(account, hello)
             if hello.kept and refusal is None:
@@ -254,12 +267,20 @@ class Local:
             return Refusal("away", "agent.away", why), False
         if hello.kept and hello.fresh:
             # What there is of the session ends first.
-            refusal = await self._seated(account, hello, kept=False)
+            refusal = await self._seated(account, replace(hello, will=None), kept=False)
             if refusal is not None:
                 return refusal, False
             await self._leave(account)
         refusal = await self._seated(account, hello, hello.kept)
         return refusal, self._seat is not None and self._seat.present
+
+    async def _forget(self, account: Account, hello: Hello) -> None:
+        """Ends what the site keeps of the session: one that is not kept takes its place."""
+        refusal = await self._seated(account, replace(hello, will=None), kept=False)
+        if refusal is not None:
+            log.warning("%s", f"{self.client_id}: the session stays at the site: {refusal}")
+        account.received_of(self.client_id, present=False)
+        await self._leave(account)
 
     async def _leave(self, account: Account) -> None:
         seat, self._seat = self._seat, None
@@ -319,9 +340,6 @@ class Local:
             self._said.clear()
             if self._fault is not None:
                 raise End(Refusal("broken", "", str(self._fault)))
-            while len(self._going) >= _GOING or sum(self._going.values()) > _GOING_BYTES:
-                self._room.clear()
-                await self._room.wait()
             while len(self._out) > 2 * _UNREAD:
                 # Whoever does not read what it is answered is not listened to.
                 self._drained.clear()
@@ -348,15 +366,26 @@ class Local:
     async def _handle(self, said: Said) -> None:
         match said:
             case Pub():
+                if self._asking:
+                    # Who subscribes and publishes without waiting for SUBACK gets what it publishes.
+                    self._answered.clear()
+                    await self._answered.wait()
+                while len(self._going) >= _GOING or sum(self._going.values()) > _GOING_BYTES:
+                    self._room.clear()
+                    await self._room.wait()
                 self._publish(said)
             case Sub():
+                self._asking += 1
                 await self._subs.put(said)
             case Ack():
                 self._acked(said)
             case Ping():
                 self._send(self._wire.pong())
             case Bye():
-                raise End(None, said.will)
+                if said.expiry and not self._kept:
+                    why = "a session expiry interval in DISCONNECT, where CONNECT had none or 0"
+                    raise End(Refusal("broken", "", why))
+                raise End(None, said.will, forget=said.expiry == 0)
             case Hello():
                 raise End(Refusal("broken", "", "a second CONNECT"))
 
@@ -449,6 +478,9 @@ class Local:
                 if isinstance(answer, Refusal):
                     log.info("%s", f"{self.client_id}: {filt}: refused: {answer}")
             self._send(self._wire.granted(asked, answers))
+            self._asking -= 1
+            if not self._asking:
+                self._answered.set()
 
     async def _ask(self, asked: Sub, qos: int, which: list[int]) -> list[int | Refusal]:
         account = self._mine
@@ -478,8 +510,10 @@ class Local:
         try:
             if asked.add:
                 found = await seat.subscribe_each(*filters, qos=qos, within=None, **said)
-                for filt in filters:
-                    self._sayings[filt] = said
+                for filt, answer in zip(filters, found, strict=True):
+                    # As many as the site grants: a boot session has a bound (SPEC.md 9).
+                    if not isinstance(answer, SiteRefused):
+                        self._sayings[filt] = said
                 return [Refusal.of(a) if isinstance(a, SiteRefused) else a for a in found]
             for filt in filters:
                 await seat.unsubscribe(filt, within=None, **self._sayings.pop(filt, said))

@@ -25,9 +25,8 @@ from .wire import Refusal
 
 log = logging.getLogger("sealmq.agent")
 
+# Besides those that have not said who they are (doors.py).
 CLIENTS = 256
-# Connections that have not said who they are.
-STRANGERS = 64
 _ENDING = Refusal("ending", "", "the agent ends")
 # Compared with where there is no such user, or one without a password.
 _NOBODY = os.urandom(32)
@@ -75,9 +74,8 @@ class Agent:
             await asyncio.sleep(0.05)
 
     async def _serve(self, pipe: Pipe) -> None:
-        strangers = sum(local.account is None for local in self._clients)
-        if len(self._clients) >= CLIENTS or strangers >= STRANGERS:
-            log.warning("%s", f"{len(self._clients)} connections, one more was cut off")
+        if sum(local.account is not None for local in self._clients) >= CLIENTS:
+            log.warning("%s", f"{CLIENTS} clients are here, one more was cut off")
             await pipe.close()
             return
         local = Local(pipe, self.account_of, self._joined)

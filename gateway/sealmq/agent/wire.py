@@ -143,9 +143,12 @@ class Ping(NamedTuple):
 
 
 class Bye(NamedTuple):
-    """DISCONNECT. will: whether it asks for its will."""
+    """DISCONNECT. will: whether it asks for its will; expiry: of its session from now on, in
+    seconds, None where it does not say.
+    """
 
     will: bool
+    expiry: int | None = None
 
 
 Said: TypeAlias = Hello | Pub | Sub | Ack | Ping | Bye
@@ -284,7 +287,7 @@ class Five:
             case v5.Pingreq5():
                 return Ping()
             case v5.Disconnect5():
-                return Bye(packet.code == 4)
+                return Bye(packet.code == 4, packet.properties.get(v5.SESSION_EXPIRY))
 
     def connack(self, present: bool, refusal: Refusal | None, made: str, kept: bool) -> bytes:
         if refusal is not None:

@@ -12,11 +12,11 @@ import struct
 from collections.abc import Callable
 
 from sealmq.mqtt import Connect, Decoder, ProtocolError
+from sealmq.strangers import Strangers, source_of
 from sealmq_spec.errors import SealError
 
 from .core.limits import BACKLOG, MAX_CONNECT_BODY, MAX_PACKET, OPENING_S
 from .core.proof import claim_of
-from .strangers import Strangers, source_of
 
 # Bytes of one read. What follows a CONNECT at once goes along with it.
 CHUNK = 16 * 1024

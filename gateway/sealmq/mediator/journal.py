@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
 from collections import Counter
@@ -97,6 +98,8 @@ class Journal:
         self._tasks: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
         self._up_since: float | None = None
         self._mtime = 0
+        self.saved_before = -math.inf
+        """What the broker had at this time of `clock` is on its disk for certain."""
         # When the two saves before the next one were seen.
         self._saves: tuple[float | None, float | None] = (None, None)
         if folder is not None:
@@ -363,6 +366,10 @@ class Journal:
             limit, self._saves = self._saves[0], (self._saves[1], now)
         if self._up_since is None:
             return
+        if self._saved is None and now - 2 * self._autosave_s >= self._up_since:
+            limit = now - 2 * self._autosave_s
+        if limit is not None:
+            self.saved_before = max(self.saved_before, limit)
         for segment in self._segments[:-1]:
             # A segment that is not wholly written would still be written to after its end.
             if segment.last <= self.durable and self._over(segment, now, self._up_since, limit):

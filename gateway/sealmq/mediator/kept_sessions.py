@@ -4,15 +4,20 @@ A session at the broker belongs to a client's secret, not to its number: once th
 ended a client's generations (rotated, disabled, relabelled, removed), whoever comes next must find
 neither subscriptions nor queue of before. So the store knows of each kept session, and under which
 generation it was proved last, and of its subscriptions.
+
+A broker that is killed has lost the sessions and subscriptions that it had not saved. It gets them
+back before the journal is published again (`reopen`): else nobody waits there for what that holds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from sealmq.audit import Audit
+from sealmq.loops import first_error
 from sealmq.plain import plain
 from sealmq.store import KeptGone, KeptSession, KeptSub, KeptSubs, StoreError, StoreRecord
 
@@ -25,15 +30,23 @@ from .shared import SharedStore
 log = logging.getLogger("sealmq.mediator")
 
 Key = tuple[int, str]
+Again = Callable[[str, Callable[[bool], Awaitable[Sequence[tuple[str, int]]]]], Awaitable[int]]
+"""Opens a session at the broker as its client would, has it subscribe to what is given for whether
+the broker had it, and leaves it there; how many filters the broker refused. Raises BrokerAway."""
 
 _AGAIN_S = 30.0
+# How many are opened at a time: each is a connection to the broker.
+_AT_ONCE = 16
+# A life of the broker in which no session began here.
+_UNSEEN = -1
 
 
 class KeptSessions:
     """What the store knows of them, and their end.
 
     `forget(broker's client id)` makes the broker forget a session; it raises BrokerAway. `there`:
-    whether the broker is. `losses`: how often it was lost until now.
+    whether the broker is. `losses`: how often it was lost until now. `again`: as in Again.
+    `answers` returns if the broker does, and raises BrokerAway. `now`: the clock of `saved`.
     """
 
     def __init__(
@@ -44,12 +57,19 @@ class KeptSessions:
         forget: Callable[[str], Awaitable[None]],
         there: Callable[[], bool],
         losses: Callable[[], int],
+        again: Again,
+        answers: Callable[[], Awaitable[object]],
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._site, self._store, self._audit = site, store, audit
         self._forget, self._there, self._losses = forget, there, losses
+        self._again, self._answers, self._now = again, answers, now
         self._kept = {(row.client, row.client_id): row.gen for row in store.kept()}
         # Of those that began at the broker while this runs: how often it had been lost by then.
         self._began: dict[Key, int] = {}
+        # What the broker may not have saved: filters, and "" for the session, with the time since
+        # which it has them. None: all of them, since nobody knows what was before this began.
+        self._young: dict[Key, dict[str, float]] | None = None
         self._ending: dict[Key, asyncio.Task[None]] = {}
         # Sessions that should have ended at the broker and have not, with the client's name.
         self.stuck: dict[Key, str] = {}
@@ -95,6 +115,8 @@ class KeptSessions:
         records: list[StoreRecord] = [KeptSubs(*key)] if known and present else []
         if known and not present:
             records = [KeptGone(*key, gen), KeptSession(*key, gen)]
+        if not present:
+            self.changed(key, ("",))
         held = await self._store.commit(records) if records else []
         return [sub for h in held if isinstance(h.record, KeptSubs) for sub in h.record.subs]
 
@@ -107,6 +129,86 @@ class KeptSessions:
         if began is None:
             return MAYBE
         return SURE if began == losses else LOST
+
+    # --- a broker that was lost ---
+
+    def changed(self, key: Key, filters: Iterable[str]) -> None:
+        """The broker has these filters of a kept session now; "": the session itself."""
+        if self._young is not None:
+            self._young.setdefault(key, {}).update(dict.fromkeys(filters, self._now()))
+
+    def saved(self, before: float) -> None:
+        """What the broker had at that time is on its disk."""
+        for key, filters in list((self._young or {}).items()):
+            left = {name: at for name, at in filters.items() if at > before}
+            if self._young is not None and len(left) < len(filters):
+                self._young[key] = left
+                if not left:
+                    del self._young[key]
+
+    async def reopen(self) -> None:
+        """Gives the broker, which is back, the sessions and subscriptions that it may have lost.
+
+        The client of one that was lost finds it present, and its packet ids in doubt. One that is
+        still there gets filters that are known to be young, and no others: with each SUBSCRIBE the
+        broker queues all that is retained there once more. Raises BrokerAway; then it is all to be
+        done once more.
+        """
+        young = self._young
+        keys = [key for key in self._kept if young is None or key in young]
+        if self._site.kg_there:  # as in _sweep
+            keys = [key for key in keys if not self._is_over(key, self._kept[key])]
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(key: Key) -> bool:
+            async with slots:
+                return await self._reopened(key, (young or {}).get(key, {}))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(key), name="kept session") for key in keys]
+        except BaseExceptionGroup as errors:
+            error = first_error(errors)
+            if isinstance(error, StoreError):
+                raise BrokerAway(f"what it has lost is not known: {error}") from None
+            raise error from None
+        self._young = {} if young is None else young
+        lost = [key for key, task in zip(keys, tasks, strict=True) if task.result()]
+        for key in lost:
+            self._began[key] = _UNSEEN
+            self.changed(key, ("",))
+        for key, filters in self._young.items():
+            self.changed(key, list(filters))
+        if lost:
+            log.warning("the broker had lost %d kept sessions; it has them again", len(lost))
+
+    # Whether the broker had lost it.
+    async def _reopened(self, key: Key, young: Mapping[str, float]) -> bool:
+        lost = False
+
+        async def filters(present: bool) -> list[tuple[str, int]]:
+            nonlocal lost
+            lost = not present
+            held = await self._store.commit([KeptSubs(*key)])
+            found: dict[str, int] = {}
+            for h in held:
+                for sub in h.record.subs if isinstance(h.record, KeptSubs) else ():
+                    # As the broker had it: once, at the highest QoS.
+                    if sub.at and (lost or sub.at in young):
+                        found[sub.at] = max(sub.qos, found.get(sub.at, 0))
+            return list(found.items())
+
+        text = plain(key[1], 100)
+        try:
+            refused = await self._again(self._site.broker_id(*key), filters)
+        except BrokerAway as error:
+            # One that the broker does not take holds up nobody else; but it may have been lost.
+            await self._answers()
+            log.warning("client %d: session '%s' is not opened again: %s", key[0], text, error)
+            return True
+        if refused:
+            log.warning("client %d: session '%s': %d filters refused", key[0], text, refused)
+        return lost
 
     async def _keep(self, key: Key, gen: int) -> None:
         before = self._kept.get(key)
@@ -189,6 +291,8 @@ class KeptSessions:
     async def _end_at_broker(self, key: Key, gen: int) -> None:
         await self._forget(self._site.broker_id(*key))
         self._began.pop(key, None)
+        if self._young is not None:
+            self._young.pop(key, None)
         await self._store.commit([KeptGone(*key, gen)])
         if self._kept.get(key) == gen:
             del self._kept[key]

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from sealmq.audit import Audit
 from sealmq.kglink import KgError, KgUnavailable
+from sealmq.strangers import Source
 
 from .core.limits import ASKED_AT_ONCE, PROVISION_S
 from .core.site import Site
-from .strangers import Source
 
 if TYPE_CHECKING:
     from sealmq.kglink import Answer

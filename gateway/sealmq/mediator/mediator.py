@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from sealmq.order import Order
 from sealmq.plain import plain
 from sealmq.site.config import Config
 from sealmq.store import StoreError, StoreRecord
+from sealmq.strangers import Strangers, source_of
 from sealmq_spec.const import RECORD
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 
@@ -41,7 +43,7 @@ from .forwarding import Forwarding
 from .journal import Journal
 from .kept_sessions import KeptSessions
 from .kg_requests import KgRequests
-from .links import BrokerAddress, Credit, LiveLink, Snapshots, end_session
+from .links import BrokerAddress, Credit, LiveLink, Snapshots, end_session, open_again
 from .messages import MessageConnection
 from .questions import Questions
 from .registry import Registry
@@ -51,7 +53,6 @@ from .session_links import SessionLinks
 from .set_aside import SetAside
 from .shared import Begin, Shared
 from .steps import Steps
-from .strangers import Strangers, source_of
 from .trying import try_broker
 from .willkeeper import WillKeeper
 
@@ -127,7 +128,11 @@ class Mediator:
             partial(end_session, address),
             lambda: self.control.connected,
             lambda: self.control.losses,
+            partial(open_again, address),
+            lambda: self.control.life(),
         )
+        # The broker has back what it had lost of kept sessions.
+        self._reopened = asyncio.Event()
         self._links = SessionLinks(
             address,
             self.events,
@@ -253,6 +258,7 @@ class Mediator:
         self._say_strangers()
         self._follow_clock()
         self.journal.tick()
+        self.kept_sessions.saved(self.journal.saved_before)
         # The live link asks as well, but not while it is away.
         self._credit.overdue()
         if self.site.engine.counts.news:
@@ -426,6 +432,7 @@ class Mediator:
             self._audit.write("broker-back", address=self._address.name)
             return
         self._audit.write("broker-away", reason=reason[:500])
+        self._reopened.clear()
         self.journal.broker_lost()
         self._messages.close()
         for session in list(self._agenda.by_policy.values()):
@@ -436,11 +443,27 @@ class Mediator:
             self.site.takes = await try_broker(self._address)
             self._tried = True
         self.events.look()
+        if self._address.keeps_sessions:
+            await self.kept_sessions.reopen()
+        self._reopened.set()
+        # Their readers may be clients of any worker.
+        await self._shared.reopened()
         replay = Replay(
             self.site, self.journal, self.control, self.aside, self._messages.publish, self._audit
         )
         await replay.run()
         self.kept_sessions.sweep()
+
+    async def reopened(self) -> None:
+        """Returns when the broker has the kept sessions of this worker's clients, in its life now:
+        it is asked, since another worker may hear sooner that it was lost.
+        """
+        while True:
+            await self._reopened.wait()
+            with suppress(fx.BrokerAway):
+                await self.control.life()
+                if self._reopened.is_set():
+                    return
 
     # The broker's limits may have changed: they are tried again when it is back the next time.
     def _retry(self) -> None:

@@ -53,6 +53,8 @@ class Owner:
         self.newest = config
         """What a new worker begins with. The others may not have taken it over yet."""
         self.workers: list[Worker] = []
+        self.begun = asyncio.Event()
+        """Set once all workers that are processes have begun."""
         # The serial number of the keys that all workers have.
         self._kseq = int(keys.snapshot["kseq"])
         # The policy that these were made for.
@@ -251,6 +253,11 @@ class Owner:
             live(False)
             self.sources.lost(worker.index)
 
+        # All of them have begun, or nobody waits for the others yet.
+        async def reopened() -> None:
+            await self.begun.wait()
+            await asyncio.gather(*(other.reopened() for other in self._others(worker)))
+
         async def renew() -> list[Any] | None:
             inst = await self.keys.draw()
             if inst is None:
@@ -284,6 +291,7 @@ class Owner:
             "answer": self.answer,
             "time": self.time,
             "confirm": self.confirm,
+            "reopened": reopened,
             "renew": renew,
             "passed": partial(relay, "passed"),
             "took": partial(relay, "took"),

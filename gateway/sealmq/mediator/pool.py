@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from sealmq.audit import Audit
 from sealmq.site.errors import SiteError
 from sealmq.store import StoreError
+from sealmq.strangers import Strangers
 
 from .acceptor import Caller
 from .capacity import Capacity
@@ -17,7 +18,6 @@ from .frames import Gone
 from .journal_file import gather, gathered
 from .owner import Owner
 from .shared import worker_of
-from .strangers import Strangers
 from .workers import MODULE, WorkerProcess
 
 log = logging.getLogger("sealmq.mediator")
@@ -88,8 +88,10 @@ class Pool:
             # Clients belong to other workers than before: worker 0 publishes again what the
             # journals have of them before they can publish anything new.
             first = self.workers[0]
+            self._owner.begun.set()
             await first.until(lambda: first.away is None)
         await asyncio.gather(*(self._begin(n, self._insts.pop()) for n in range(1, self._count)))
+        self._owner.begun.set()
         await asyncio.to_thread(gathered, state, self._count)
 
     async def run(self) -> None:

@@ -13,12 +13,12 @@ from sealmq.audit.events import of_families
 from sealmq.families.engine import Engine
 from sealmq.families.registry import load as load_families
 from sealmq.store import StoreError
+from sealmq.strangers import Strangers
 
 from .links import BrokerAddress
 from .mediator import Mediator, log
 from .server import Channel
 from .shared import Begin, Shared
-from .strangers import Strangers
 
 _TELL_S = 3
 # Events that concern all workers alike: the first one writes them for all.
@@ -51,6 +51,7 @@ class Running:
         self.take_ring, self.ended, self.reload = (
             mediator.take_ring, mediator.ended, mediator.reload
         )  # fmt: skip
+        self.reopened = mediator.reopened
 
     @property
     def strangers(self) -> Strangers:

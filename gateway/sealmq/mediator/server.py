@@ -13,12 +13,12 @@ import socket
 import struct
 
 from sealmq.mqtt import Decoder, ProtocolError
+from sealmq.strangers import Strangers, source_of
 
 from .core.limits import LINGER_S, MAX_CONNECT_BODY, MAX_PACKET
 from .core.session import OPEN, Session
 from .core.site import Site
 from .events import Events, Peer
-from .strangers import Strangers, source_of
 
 # With so many packets for a client they are written at once: one turn may read megabytes.
 _MOST_OUT = 256

@@ -133,7 +133,10 @@ class SessionLinks:
                     self._close_own(links)
         if links.own is None:
             raise fx.BrokerAway("the session has ended")
-        return await links.own.subscribe(effect.filters)
+        codes = await links.own.subscribe(effect.filters)
+        if links.key is not None and not links.session.clean:
+            self._kept.changed(links.key, [filter for filter, _ in effect.filters])
+        return codes
 
     def unsubscribe(self, session: Session, effect: fx.Unsubscribe) -> None:
         """As Unsubscribe."""

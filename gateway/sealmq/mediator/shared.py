@@ -137,6 +137,11 @@ class Shared(Protocol):
     async def renew(self) -> Keyring | None:
         """The same keys under another instance number; None if none is in reserve. StoreError."""
 
+    async def reopened(self) -> None:
+        """Returns when the broker has the kept sessions of other workers' clients, or when that
+        takes too long.
+        """
+
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
         """Tells the other workers that a retained copy has passed here."""
 
@@ -190,6 +195,9 @@ class Mediates(Protocol):
 
     async def ended(self) -> None:
         """Returns when what those sessions had begun is over that the newest keys have ended."""
+
+    async def reopened(self) -> None:
+        """Returns when the broker has the kept sessions of this worker's clients."""
 
     async def reload(self, config: Config) -> None:
         """Takes this sealmq.toml over. Raises StoreError: not yet."""

@@ -10,6 +10,7 @@ from sealmq.audit import Audit
 from sealmq.families.attributes import Attribute
 from sealmq.site.config import Config
 from sealmq.store import Held, Store, StoreRecord
+from sealmq.strangers import Strangers
 
 from .acceptor import Caller
 from .core.keyring import Keyring
@@ -18,7 +19,6 @@ from .keysource import KeySource
 from .owner import Owner
 from .running import Running, build
 from .shared import Begin, Fresh
-from .strangers import Strangers
 
 
 class SingleStore:
@@ -128,6 +128,9 @@ class Single:
             return None
         self._inst = inst
         return _ring(self._owner.keys, inst, self._owner.fresh)
+
+    async def reopened(self) -> None:
+        """There is nobody else to wait for."""
 
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
         """There is nobody else to tell."""

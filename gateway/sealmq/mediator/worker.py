@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,10 @@ class Remote:
         found = await self._peer.call("renew")
         return None if found is None else _ring_of(*found)
 
+    async def reopened(self) -> None:
+        with suppress(Gone):
+            await self._peer.call("reopened")
+
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
         self._peer.tell("passed", topic, ms, seq, origin)
 
@@ -179,6 +184,7 @@ class WorkerEnd:
                 "attributes": self._attributes,
                 "ring": self._ring,
                 "ended": lambda: self._it().ended(),
+                "reopened": lambda: self._it().reopened(),
                 "config": self._config,
                 "links": lambda *w: self._do(lambda: self._it().links_came(*w)),
                 "kg": self._kg,

@@ -41,6 +41,8 @@ RELOAD_S = 60.0
 # How often it is asked whether it still answers, and how long that may take.
 ALIVE_S, THINK_S = 5.0, 15.0
 STOP_S = 8.0
+# How long a worker that publishes its journal again waits for the kept sessions of others.
+REOPEN_S = 60.0
 # Connections that wait for a worker to take them.
 WAITING = 1024
 _UNAVAILABLE = build.connack(False, 3)
@@ -215,6 +217,12 @@ class WorkerProcess:
         with contextlib.suppress(Gone):
             if self.serving:
                 await self._peer.call("ended")
+
+    async def reopened(self) -> None:
+        """Returns when the broker has its clients' kept sessions, or in REOPEN_S."""
+        with contextlib.suppress(Gone, TimeoutError):
+            async with asyncio.timeout(REOPEN_S):
+                await self._peer.call("reopened")
 
     async def config(self, config: Config) -> None:
         if not self.serving:

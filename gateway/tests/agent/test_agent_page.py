@@ -31,12 +31,30 @@ def test_the_page_as_it_stands(tmp_path: Path) -> None:
     assert "command_topic" not in out
 
 
+def test_the_page_puts_no_password_on_a_command_line() -> None:
+    script, _ = console(PAGE)
+    for line in script.splitlines():
+        for command in re.split(r"[;|&]|\bdo\b", line):
+            # A builtin of the shell has no command line that others see.
+            assert " -P" not in command or command.strip().startswith("printf "), line
+
+
+def test_each_agent_runs_as_a_user_of_its_own(tmp_path: Path) -> None:
+    """Whoever takes one over reads no other one's enrolments."""
+    lines = UNIT.read_text().splitlines()
+    [user] = [line for line in lines if line.startswith("User=")]
+    assert "%i" in user
+    named = [line for line in lines if line.startswith(("ReadWritePaths=", "WorkingDirectory="))]
+    assert named
+    assert all("%i" in line for line in named)
+
+
 def test_the_unit_is_sound_and_leaves_little(tmp_path: Path) -> None:
     program = tmp_path / "sealmq"
     program.touch(0o755)
     made = tmp_path / "sealmq-agent@.service"
     # The user is made when it is installed.
-    text = UNIT.read_text().replace("User=sealmq-agent\n", "User=daemon\n")
+    text = UNIT.read_text().replace("User=sealmq-agent-%i\n", "User=daemon\n")
     made.write_text(text.replace("/opt/sealmq/bin/sealmq agent", f"{program} agent"))
     done = subprocess.run(
         ["systemd-analyze", "verify", str(tmp_path / "sealmq-agent@ha.service")],

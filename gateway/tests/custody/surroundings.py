@@ -100,6 +100,9 @@ class Shared:
         self.lost = False
         self.locks = RowLocks()
 
+    async def reopened(self) -> None:
+        """There is no other worker."""
+
     def passed(self, *words: Any) -> None:
         """Does nothing: there is no other worker."""
 

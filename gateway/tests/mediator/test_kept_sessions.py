@@ -12,7 +12,7 @@ import pytest
 from links_scene import so
 from mediator_world import PANEL
 from reader_scene import Scene
-from sealmq.mediator.core.effects import LOST, MAYBE, SURE
+from sealmq.mediator.core.effects import LOST, MAYBE, SURE, BrokerAway
 from sealmq.mediator.kept_sessions import KeptSessions
 from sealmq.store import KeptGone, KeptSession, KeptSub, Store
 
@@ -27,7 +27,11 @@ class Place:
         self.scene = Scene()
         self.store = store
         self.forgotten: list[str] = []
-        self.losses = 0
+        self.losses, self.now = 0, 0.0
+        # What the broker has: filters by session.
+        self.broker: dict[str, dict[str, int]] = {}
+        self.refuses: set[str] = set()
+        self.asked: list[str] = []
         self.sessions = self.restarted()
 
     def restarted(self) -> KeptSessions:
@@ -35,12 +39,31 @@ class Place:
         audit: Any = None  # nothing here is told
         store: Any = self.store
         self.sessions = KeptSessions(
-            self.scene.site, store, audit, self._forget, lambda: True, lambda: self.losses
+            self.scene.site,
+            store,
+            audit,
+            self._forget,
+            lambda: True,
+            lambda: self.losses,
+            self._again,
+            self._answers,
+            lambda: self.now,
         )
         return self.sessions
 
     async def _forget(self, broker_id: str) -> None:
         self.forgotten.append(broker_id)
+
+    async def _again(self, broker_id: str, filters: Any) -> int:
+        self.asked.append(broker_id)
+        if broker_id in self.refuses:
+            raise BrokerAway("no")
+        wanted = await filters(broker_id in self.broker)
+        self.broker.setdefault(broker_id, {}).update(wanted)
+        return 0
+
+    async def _answers(self) -> None:
+        pass
 
     async def opened(self, present: bool, gen: int = 1) -> list[KeptSub]:
         """A CONNECT with Clean Session 0, as far as sessions go."""
@@ -114,6 +137,90 @@ def test_packet_ids_are_doubted_of_a_session_whose_beginning_was_not_seen_or_who
         assert place.sessions.doubtful(KEY, present=True) == LOST
         assert place.sessions.doubtful(KEY, present=False) == SURE
         assert place.restarted().doubtful(KEY, present=True) == MAYBE
+
+    asyncio.run(story())
+
+
+def test_a_broker_that_was_lost_gets_back_young_sessions_and_filters_and_no_others(
+    place: Place,
+) -> None:
+    async def story() -> None:
+        name = place.scene.site.broker_id(*KEY)
+        await place.sessions.reopen()
+        await place.opened(present=False)
+        await place.store.commit([A, B])
+        place.sessions.changed(KEY, ["a", "b"])
+        place.losses = 1
+        await place.sessions.reopen()
+        assert place.broker == {name: {"a": 1, "b": 0}}
+        assert place.sessions.doubtful(KEY, present=True) == LOST
+        # One that the broker still has gets only what is young, since all that is retained there
+        # comes with a SUBSCRIBE.
+        place.now = 10.0
+        place.sessions.saved(9.0)
+        place.sessions.changed(KEY, ["b"])
+        place.broker[name] = {}
+        await place.sessions.reopen()
+        assert place.broker == {name: {"b": 0}}
+        place.sessions.saved(11.0)
+        asked = len(place.asked)
+        await place.sessions.reopen()
+        assert len(place.asked) == asked
+
+    asyncio.run(story())
+
+
+def test_after_a_restart_each_session_is_looked_for_until_that_went_well(place: Place) -> None:
+    async def story() -> None:
+        await place.opened(present=False)
+        await place.store.commit([A, B])
+        name = place.scene.site.broker_id(*KEY)
+        away = place.restarted()
+
+        async def gone() -> None:
+            raise BrokerAway("gone")
+
+        place.refuses.add(name)
+        away._answers = gone
+        with pytest.raises(BrokerAway, match="gone"):
+            await away.reopen()
+        place.refuses.clear()
+        await away.reopen()
+        assert place.broker == {name: {"a": 1, "b": 0}}
+        # What the broker gets once more, it may lose once more.
+        place.broker.clear()
+        await away.reopen()
+        assert place.broker == {name: {"a": 1, "b": 0}}
+        assert away.doubtful(KEY, present=True) == LOST
+
+    asyncio.run(story())
+
+
+def test_one_session_that_the_broker_does_not_take_holds_up_no_other(place: Place) -> None:
+    async def story() -> None:
+        await place.opened(present=False)
+        await place.store.commit([KeptSession(PANEL, "other", 1), A])
+        place.restarted()
+        first, other = (place.scene.site.broker_id(PANEL, name) for name in (KEY[1], "other"))
+        place.refuses.add(first)
+        await place.sessions.reopen()
+        assert set(place.broker) == {other}
+        # It is tried again, the next time.
+        place.refuses.clear()
+        await place.sessions.reopen()
+        assert place.broker[first] == {"a": 1}
+
+    asyncio.run(story())
+
+
+def test_of_a_secret_that_is_over_nothing_is_opened_again(place: Place) -> None:
+    async def story() -> None:
+        await place.opened(present=False)
+        del place.scene.site.ring.clients[PANEL]
+        place.scene.site.kg_there = True
+        place.restarted()
+        await place.sessions.reopen()
+        assert place.asked == []
 
     asyncio.run(story())
 

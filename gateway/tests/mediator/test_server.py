@@ -13,8 +13,8 @@ from sealmq.mediator.clock import Clock
 from sealmq.mediator.core import effects as fx
 from sealmq.mediator.events import Events
 from sealmq.mediator.server import Channel
-from sealmq.mediator.strangers import Strangers
 from sealmq.mqtt import Connect, build
+from sealmq.strangers import Strangers
 
 
 class Transport(asyncio.Transport):

@@ -12,7 +12,7 @@ import pytest
 from sealmq.mediator.capacity import Capacity
 from sealmq.mediator.core.limits import CONNECTIONS, STRANGERS
 from sealmq.mediator.kg_requests import Turns
-from sealmq.mediator.strangers import Source, Strangers, source_of
+from sealmq.strangers import Source, Strangers, source_of
 
 
 class One:

@@ -6,7 +6,7 @@ They know MQTT and nothing of clients' sessions.
 from .broker import BrokerAddress, BrokerAway, BrokerLink
 from .credit import Credit
 from .live import LiveLink
-from .own import OwnLink, end_session
+from .own import OwnLink, end_session, open_again
 from .publish import NotTaken, PublishLink
 from .snapshots import Snapshot, SnapshotCut, SnapshotEnded, Snapshots
 
@@ -24,4 +24,5 @@ __all__ = [
     "SnapshotEnded",
     "Snapshots",
     "end_session",
+    "open_again",
 ]

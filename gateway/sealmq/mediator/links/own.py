@@ -5,7 +5,7 @@ broker's packet ids, which a kept session's client remembers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from sealmq.mqtt import Packet, Publish
 
@@ -101,6 +101,29 @@ class OwnLink:
         self._held.clear()
         self._bytes = 0
         self._asking.lost(reason)
+
+
+async def open_again(
+    address: BrokerAddress,
+    client_id: str,
+    filters: Callable[[bool], Awaitable[Filters]],
+) -> int:
+    """Opens a session that the broker keeps, subscribes to what `filters` gives for whether the
+    broker had it, and leaves it. How many it refused. Raises BrokerAway, and what `filters` does.
+
+    What comes is not acknowledged, so it waits there for the client.
+    """
+    own = OwnLink(lambda packet: None, lambda reason: None)
+    try:
+        wanted = await filters(await own.open(address, client_id, clean=False))
+        own.pause(False)
+        refused = 0
+        for at in range(0, len(wanted), address.filters):
+            codes = await own.subscribe(wanted[at : at + address.filters])
+            refused += sum(code > 2 for code in codes)
+        return refused
+    finally:
+        own.close()
 
 
 async def end_session(address: BrokerAddress, client_id: str) -> None:

@@ -64,6 +64,9 @@ class StandIn:
     async def ended(self) -> None:
         return
 
+    async def reopened(self) -> None:
+        self.heard.append("reopened")
+
     async def reload(self, config: Config) -> None:
         time.sleep(self.slow_s)  # noqa: ASYNC251 (as a large configuration holds the loop)
         self.heard.append(f"enforce {config.policy.enforce}")

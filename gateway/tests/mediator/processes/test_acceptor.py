@@ -9,8 +9,8 @@ import pytest
 
 from sealmq.mediator import acceptor as module
 from sealmq.mediator.acceptor import CHUNK, Acceptor, Caller
-from sealmq.mediator.strangers import Strangers
 from sealmq.mqtt import build
+from sealmq.strangers import Strangers
 from sealmq_spec.const import USER
 from sealmq_spec.control import proof_head
 

@@ -21,12 +21,12 @@ from sealmq.mediator.acceptor import Acceptor
 from sealmq.mediator.journal_file import folder_of, gather, gathered, pack, read
 from sealmq.mediator.owner import Owner
 from sealmq.mediator.pool import Pool
-from sealmq.mediator.strangers import Strangers
 from sealmq.mqtt import build
 from sealmq.site.config import load
 from sealmq.site.layout import Layout, prepare
 from sealmq.site.model import Attribute
 from sealmq.store import COUNTING, Store
+from sealmq.strangers import Strangers
 from sealmq_spec.const import USER
 from sealmq_spec.control import proof_head
 
