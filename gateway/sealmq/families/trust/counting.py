@@ -32,6 +32,8 @@ class Shape:
         self.issuer = number[graph.issuer]
         self.order = [number[site] for site in graph.order]
         """Nearest to the issuer first."""
+        self.others = bits(self.order) & ~(1 << self.issuer)
+        """Those to whom links lead from it."""
         self.parents: list[list[int]] = [[] for _ in number]
         self.nearer = [0] * len(number)
         """The parents, as a set."""
@@ -99,15 +101,14 @@ class Counting:
         """Whether the site accepts a token that these have signed. neighbours: those that it has
         not blocked; near: of them those that it rates at π."""
         shape, rules = self._shape, self._rules
-        before = shape.before[site]
-        if not before:
+        if not shape.others >> site & 1:
             return False
         if rules.way == "spki":
             return shape.signed_throughout(signers, site)
         needed = 1 if neighbours >> shape.issuer & 1 else rules.signers
         if rules.way == "neighbour":
             return (signers & near).bit_count() >= needed
-        signers &= before
+        signers &= shape.before[site]
         sure = signers & ~self._doubtful[site]
         if sure.bit_count() >= needed:
             return True

@@ -153,7 +153,8 @@ class Ratings:
         return found
 
     def _add(self, held: _Evidence, good: bool, now_ms: int) -> None:
-        self._age(held, now_ms)
+        if now_ms > held.at_ms:
+            self._age(held, now_ms)
         if good:
             held.good += 1
         else:
