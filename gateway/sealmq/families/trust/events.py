@@ -92,13 +92,13 @@ class Events:
 
     def _settle_one(self, message: bytes, now_ms: int) -> None:
         event = self._open.pop(message)
-        good = not self._is_bad(event, now_ms)
+        good = not (event.against and self._is_bad(event, now_ms))
         self._ratings.saw(event.neighbour, good, now_ms, _issuer(event.topic))
 
     def _is_bad(self, event: _Event, now_ms: int) -> bool:
         if event.assessed_bad or len(event.against) >= AGREE:
             return True
-        return bool(event.against) and self._believed(event.against[0], event.neighbour, now_ms)
+        return self._believed(event.against[0], event.neighbour, now_ms)
 
     def _believed(self, reader: str, neighbour: str, now_ms: int) -> bool:
         ends = now_ms - self._ratings.weights.half_life_ms

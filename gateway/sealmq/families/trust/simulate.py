@@ -129,17 +129,22 @@ class World:
         self._number = {name: n for n, name in enumerate(names)}
         kinds = _kinds(plan, names, draw)
         self.sites: dict[str, _Site] = {}
+        before = Ratings(plan.weights)
+        before.add("", 0)
+        for _ in range(plan.history):
+            before.saw("", True, 0)
+        history = before.evidence("", 0)
         for name in names:
             beside = sorted({a if b == name else b for a, b in links if name in (a, b)})
             ratings = Ratings(plan.weights)
             for other in beside:
                 ratings.add(other, 0)
-                for _ in range(plan.history):
-                    ratings.saw(other, True, 0)
+                ratings.restore(other, *history, 0)
             self.sites[name] = _Site(name, kinds[name], beside, ratings, Events(ratings, 0))
         self._at = list(self.sites.values())
         self._judges = bits([n for n, s in enumerate(self._at) if s.kind in (HONEST, CLIENT)])
         self._handed_on = self._ways()
+        self._readers = [str(n) for n in range(plan.readers)]
         self._traffic = [self._published(turn) for turn in range(plan.rounds)]
         # Who is linked to whom never changes, so ways are looked for once.
         self._links: Edges = {(o, s.name): 0 for s in self.sites.values() for o in s.neighbours}
@@ -229,12 +234,12 @@ class World:
             if got >> to & 1:
                 continue
             site = self._at[to]
-            if site.kind not in _OPEN:
-                if not self._accepted(site, to, by, origin, signers[to]):
-                    continue
+            if site.kind in _OPEN:
+                sign = 1
+            elif self._accepted(site, to, by, origin, signers[to]):
                 sign = site.signs >> by & 1
             else:
-                sign = 1
+                continue
             got |= 1 << to
             signers[to] |= sign << to
             waiting += self._handed_on[to][by]
@@ -244,10 +249,10 @@ class World:
     def _read(self, site: _Site, by: str, message: _Message, topic: str, now_ms: int) -> None:
         """Readers say what they think of it."""
         site.events.forwarded(by, message.id, topic, now_ms)
-        for reader in range(self._plan.readers):
-            err = self._draw.random() < self._plan.wrong
-            if message.bad != err:
-                site.events.vote(str(reader), message.id, False, now_ms)
+        draw, wrong = self._draw.random, self._plan.wrong
+        for reader in self._readers:
+            if message.bad != (draw() < wrong):
+                site.events.vote(reader, message.id, False, now_ms)
 
     def _accepted(self, site: _Site, at: int, by: int, origin: int, signers: int) -> bool:
         if not site.delivers >> by & 1 or (by, origin) in site.closed:
