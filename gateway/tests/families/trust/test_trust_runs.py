@@ -1,4 +1,4 @@
-"""Many simulated runs: lines of their contract, and a file that goes on where it was interrupted."""
+"""Many simulated runs: lines of their contract, and a file that goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -103,18 +103,18 @@ def test_runs_whose_process_is_killed_leave_no_worker_and_can_be_gone_on_with(
     words = [sys.executable, "-m", "sealmq.cli", "trust", "simulate", "--sites", "6", "--rounds"]
     words += ["3", "--messages", "3", "--jobs", "2", "--out", str(out), "--runs"]
     # What it says ends when the last process that could say something has ended.
-    with subprocess.Popen([*words, "1000000"], stderr=subprocess.PIPE) as first:  # noqa: S603
+    with subprocess.Popen([*words, "1000000"], stderr=subprocess.PIPE) as first:
         while not (part.exists() and part.stat().st_size):
             assert first.poll() is None
             time.sleep(0.05)
-        second = subprocess.run([*words, "9"], capture_output=True, text=True, check=False)  # noqa: S603
+        second = subprocess.run([*words, "9"], capture_output=True, text=True, check=False)
         assert second.returncode == 1
         assert "is written by another process" in second.stderr
         first.kill()
         assert first.stderr is not None
         assert first.stderr.read() == b"", "no traceback, and its end"
     there = part.read_bytes().count(b"\n") // 3
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [*words, str(there + 2), "--json"], capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout)["there"] == there
@@ -125,7 +125,7 @@ def test_runs_are_interrupted_with_a_word_on_how_they_go_on(tmp_path: Path) -> N
     out, part = tmp_path / "runs.jsonl", tmp_path / "runs.jsonl.open"
     words = [sys.executable, "-m", "sealmq.cli", "trust", "simulate", "--sites", "6", "--rounds"]
     words += ["3", "--messages", "3", "--jobs", "2", "--out", str(out), "--runs", "1000000"]
-    with subprocess.Popen(  # noqa: S603
+    with subprocess.Popen(
         words, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as first:
         while not (part.exists() and part.stat().st_size):
