@@ -17,7 +17,7 @@ from evidence.place import REDUCED, EvidenceError
 
 Row = dict[str, Any]
 ROUNDS = (2, 10)
-"""Of simulated sites: soon, and when who is bad by turns (five rounds each) has been so for five."""
+"""Of simulated sites: soon, and when those who are bad by turns have been so for five rounds."""
 
 
 @dataclass(frozen=True, eq=False)

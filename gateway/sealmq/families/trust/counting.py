@@ -30,7 +30,7 @@ class Shape:
 
     def __init__(self, graph: Oriented, number: Mapping[str, int]) -> None:
         self.issuer = number[graph.issuer]
-        self.order = [number[site] for site in graph.order]
+        self.order = [number[name] for name in graph.order]
         """Nearest to the issuer first."""
         self.others = bits(self.order) & ~(1 << self.issuer)
         """Those to whom links lead from it."""
@@ -39,8 +39,8 @@ class Shape:
         """The parents, as a set."""
         self.before = [0] * len(number)
         """All from whom a path leads here."""
-        for site, found in graph.parents.items():
-            self.parents[number[site]] = [number[parent] for parent, _ in found]
+        for name, found in graph.parents.items():
+            self.parents[number[name]] = [number[parent] for parent, _ in found]
         for site in self.order:
             self.nearer[site] = before = bits(self.parents[site])
             for parent in self.parents[site]:

@@ -148,8 +148,9 @@ def kept(series: Series, lines: Iterable[bytes]) -> Begun | None:
     """What a file that was interrupted has of the series; None: no whole run. Its last line may be
     torn, and its last run lack some. OperatorError: it has others, or more."""
     waiting, number, size = iter(lines), 0, 0
-    begun = whole = None
-    for run in series:
+    begun: Begun | None = None
+    whole: Begun | None = None
+    for done, run in enumerate(series, 1):
         for turn in range(1, series.plan.rounds + 1):
             line = next(waiting, b"")
             if not line.endswith(b"\n"):
@@ -157,15 +158,15 @@ def kept(series: Series, lines: Iterable[bytes]) -> Begun | None:
             number, size = number + 1, size + len(line)
             row = _row(line)
             begun = begun or Begun(str(row.get("id")).partition("-")[0], row.get("at_ms", 0))
-            counts = Counts(*(row.get(name, -1) for name in Counts._fields))
-            right = all(isinstance(count, int) and count >= 0 for count in counts)
-            if not right or row != _line(run, turn, counts, begun, number):
+            counts: dict[str, Any] = {name: row.get(name) for name in Counts._fields}
+            right = all(isinstance(count, int) and count >= 0 for count in counts.values())
+            if not right or row != _line(run, turn, Counts(**counts), begun, number):
                 raise OperatorError(
                     f"line {number} is no round {turn} of {run.rule}, {run.kind}, seed {run.seed}",
                     hint="the words with which it was begun, or another --out",
                 )
         if begun:
-            whole = begun._replace(runs=whole.runs + 1 if whole else 1, lines=number, size=size)
+            whole = begun._replace(runs=done, lines=number, size=size)
     if next(waiting, b""):
         raise OperatorError(f"there are more than {series.runs} runs", hint="more --runs")
     return whole
