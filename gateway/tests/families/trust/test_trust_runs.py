@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,42 +99,44 @@ def test_runs_that_were_interrupted_go_on_where_they_stopped(
 
 
 def test_runs_whose_process_is_killed_leave_no_worker_and_can_be_gone_on_with(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, part = tmp_path / "runs.jsonl", tmp_path / "runs.jsonl.open"
-    words = [sys.executable, "-m", "sealmq.cli", "trust", "simulate", "--sites", "6", "--rounds"]
-    words += ["3", "--messages", "3", "--jobs", "2", "--out", str(out), "--runs"]
-    # What it says ends when the last process that could say something has ended.
-    with subprocess.Popen([*words, "1000000"], stderr=subprocess.PIPE) as first:
+    words = ["trust", "simulate", "--sites", "6", "--rounds", "3", "--messages", "3", "--jobs", "2"]
+    words += ["--out", str(out), "--runs"]
+    with begun(words, part) as first:
+        assert main([*words, "9"]) == 1
+        assert "is written by another process" in capsys.readouterr().err
+        first.kill()
+        # What it says ends when the last process that could say something has ended.
+        assert first.communicate(timeout=120)[1] == "", "no traceback"
+    there = part.read_bytes().count(b"\n") // 3
+    assert main([*words, str(there + 2), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["there"] == there
+    assert out.read_bytes().count(b"\n") == 3 * (there + 2)
+
+
+@contextmanager
+def begun(words: list[str], part: Path) -> Iterator[subprocess.Popen[str]]:
+    """Very many runs, once the first of them are in the file; a group of processes of its own."""
+    words = [sys.executable, "-m", "sealmq.cli", *words, "1000000"]
+    first = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
         while not (part.exists() and part.stat().st_size):
             assert first.poll() is None
             time.sleep(0.05)
-        second = subprocess.run([*words, "9"], capture_output=True, text=True, check=False)
-        assert second.returncode == 1
-        assert "is written by another process" in second.stderr
-        first.kill()
-        assert first.stderr is not None
-        assert first.stderr.read() == b"", "no traceback, and its end"
-    there = part.read_bytes().count(b"\n") // 3
-    done = subprocess.run(
-        [*words, str(there + 2), "--json"], capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout)["there"] == there
-    assert out.read_bytes().count(b"\n") == 3 * (there + 2)
+        yield first
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(first.pid, signal.SIGKILL)
+        first.communicate()
 
 
 def test_runs_are_interrupted_with_a_word_on_how_they_go_on(tmp_path: Path) -> None:
     out, part = tmp_path / "runs.jsonl", tmp_path / "runs.jsonl.open"
-    words = [sys.executable, "-m", "sealmq.cli", "trust", "simulate", "--sites", "6", "--rounds"]
-    words += ["3", "--messages", "3", "--jobs", "2", "--out", str(out), "--runs", "1000000"]
-    with subprocess.Popen(
-        words, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as first:
-        while not (part.exists() and part.stat().st_size):
-            assert first.poll() is None
-            time.sleep(0.05)
+    words = ["trust", "simulate", "--sites", "6", "--rounds", "3", "--messages", "3", "--jobs", "2"]
+    with begun([*words, "--out", str(out), "--runs"], part) as first:
         os.killpg(first.pid, signal.SIGINT)  # as a terminal does: the workers too
-        assert first.stderr is not None
-        assert first.stderr.read() == f"the same words go on with {part}\n"
+        assert first.communicate(timeout=120)[1] == f"the same words go on with {part}\n"
     assert first.returncode == 130
     assert part.read_bytes().endswith(b"}\n"), "no run is torn"
