@@ -11,7 +11,7 @@ from functools import cache, lru_cache, partial
 from bench_form import aligned
 from evidence.parts import FAMILIES, PARTS, tables
 from evidence.place import ROOT, EvidenceError
-from evidence.reduced import Reduced, Row
+from evidence.reduced import ROUNDS, Reduced, Row
 
 OURS, TLS = "sealmq-ccm", "tls13-ecdsa"
 # What a row of gateway/PERFORMANCE.md says, and (measure, variant) of what it shows.
@@ -24,6 +24,11 @@ _GATEWAY = (
 )  # fmt: skip
 _FILE = {"codec": "codec", "labels": "policy"}
 _ARCHS = ("xtensawin", "rv32imc", "armv6m")
+_SHARES = {
+    "recall": "of what is bad, withheld (recall)",
+    "precision": "of what is withheld, bad (precision)",
+    "good": "of what is good, delivered",
+}
 # Of the paper's Table 5: its lines, its columns, and the payloads of ours.
 _COMPARED = ("TLS > plain", "ours > plain", "TLS > ours")
 _STAGES = ("connect", "subscribe", "receive", "publish", "overall")
@@ -141,6 +146,40 @@ def rig(reduced: Reduced) -> str:
     return f"{aligned(head, body, 1)}\n\n{told}"
 
 
+def simulations(reduced: Reduced) -> str:
+    """What each rule finds of each kind of malice among simulated sites, soon and later."""
+    rows = reduced.rig["simulations"]
+    if not rows:
+        raise EvidenceError("nothing was simulated", "make evidence PARTS=simulations")
+    return "\n\n".join(
+        _simulated(name, said, [row for row in rows if row["sites"] == sites])
+        for sites in sorted({row["sites"] for row in rows})
+        for name, said in _SHARES.items()
+    )
+
+
+def _simulated(name: str, said: str, rows: list[Row]) -> str:
+    from sealmq.families.trust.cli.runs import KINDS
+    from sealmq.families.trust.simulate import RULES
+
+    shares = {(r["kind"], r["rule"], r["round"]): r[f"{name}_mean"] for r in rows}
+    body = []
+    for kind in KINDS:
+        found = [[shares.get((kind, rule, turn)) for turn in ROUNDS] for rule in RULES]
+        if any(share is not None for of in found for share in of):
+            body.append([kind, *(" → ".join(map(_percent, of)) for of in found)])
+    runs = sorted({row["runs"] for row in rows})
+    title = (
+        f"{rows[0]['sites']} sites, {said}, in percent, in round {' → '.join(map(str, ROUNDS))} "
+        f"(mean of {' or '.join(f'{n:,}' for n in runs)} runs each):"
+    )
+    return f"{title}\n\n{aligned(['kind', *RULES], body, 1)}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f}"
+
+
 def flash(reduced: Reduced) -> str:
     """How long virtual boards take from flash to publishing."""
     body = []
@@ -210,6 +249,7 @@ BLOCKS: dict[str, Callable[[Reduced], str]] = {
     "rig": rig,
     "defences": defences,
     "results.json": spark,
+    "simulations": simulations,
     "parts": parts,
     **{f"{name}.json": partial(of_family, name) for name in FAMILIES},
 }

@@ -17,6 +17,7 @@ PAGES = (
     "firmware/PERFORMANCE.md",
     "firmware/README.md",
     "gateway/PERFORMANCE.md",
+    "gateway/TRUST.md",
     "hil_tests/README.md",
     "spark/README.md",
 )

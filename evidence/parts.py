@@ -18,6 +18,11 @@ from sealmq.families.manifest import BenchWhole, Manifest
 _PYTHON = sys.executable
 # With --json people get their progress on stderr.
 _HIL = ("-m", "sealmq.cli", "hil", "run", "--json")
+# Runs of simulated sites: many of few sites, some of as many as the issue asks for.
+_SIMULATED = {
+    "sites-20": ("--runs", "10000", "--sites", "20", "--rounds", "15", "--messages", "10"),
+    "sites-64": ("--runs", "200", "--sites", "64", "--rounds", "15"),
+}
 
 
 @dataclass(frozen=True)
@@ -90,18 +95,27 @@ def _rig(work: Path) -> None:
     segments = sorted((work / "rig").glob("*.jsonl"))
     if not segments:
         raise EvidenceError(f"the rig left no closed segment in {work / 'rig'}")
-    fresh = RESULTS / ".rig.new"
+    # Pairs of key and nonce are many, and of no interest to who reads.
+    _lines("rig", [(each, "-nonces-" in each.name) for each in segments])
+
+
+def _simulations(work: Path) -> None:
+    _lines("simulations", [(work / f"{name}.jsonl", True) for name in _SIMULATED])
+
+
+def _lines(name: str, files: Sequence[tuple[Path, bool]]) -> None:
+    """That folder of results/ has these files and no others; True: packed, the same bytes each
+    time."""
+    fresh = RESULTS / f".{name}.new"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    for segment in segments:
-        if "-nonces-" in segment.name:
-            # Many, and of no interest to who reads: packed, the same bytes each time.
-            packed = gzip.compress(segment.read_bytes(), mtime=0)
-            (fresh / f"{segment.name}.gz").write_bytes(packed)
+    for file, packed in files:
+        if packed:
+            (fresh / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
         else:
-            (fresh / segment.name).write_bytes(segment.read_bytes())
-    shutil.rmtree(RESULTS / "rig", ignore_errors=True)
-    fresh.replace(RESULTS / "rig")
+            (fresh / file.name).write_bytes(file.read_bytes())
+    shutil.rmtree(RESULTS / name, ignore_errors=True)
+    fresh.replace(RESULTS / name)
 
 
 FAMILIES = {m.name: m for m in registry.manifests() if m.bench and m.bench.whole}
@@ -208,6 +222,19 @@ PARTS = (
         minutes=30,
     ),
     _beside("agent", "what a message costs an agent, beside a Mosquitto with a bridge", minutes=15),
+    Part(
+        "simulations",
+        "which rules of trust find which kinds of malice, over simulated runs",
+        [
+            ["-m", "sealmq.cli", "trust", "simulate", *words, "--out", f"WORK/{name}.jsonl"]
+            for name, words in _SIMULATED.items()
+        ],
+        [RESULTS / "simulations"],
+        _simulations,
+        minutes=120,
+        idle=False,
+        of=["gateway/sealmq/families/trust", "shared_spec"],
+    ),
     Part(
         "rig",
         "the rig's core: three virtual boards, every behaviour, twenty power cuts",

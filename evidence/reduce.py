@@ -14,13 +14,16 @@ from typing import Any
 from evidence.collect import noted, say
 from evidence.parts import PARTS
 from evidence.place import REDUCED, WORK, EvidenceError, put, shown
-from evidence.reduced import Reduced, Row, order, text
+from evidence.reduced import ROUNDS, Reduced, Row, order, text
 
 _BOUND_S = 1800
 # A finding (a regression, say) is told and ends in 1; the tables are there all the same.
 _FINDING = 1
 UNKNOWN = {"began": "", "commit": "unknown", "load": None, "note": "not run by make evidence"}
 RIG = ("behaviours", "stages", "cuts", "nonces")
+_SIMULATED = (
+    "sites", "kind", "rule", "round", "runs", "precision_mean", "recall_mean", "good_mean",
+)  # fmt: skip
 
 
 def reduce() -> Reduced:
@@ -74,7 +77,7 @@ def _tables(folder: Path, work: Path) -> dict[str, list[dict[str, Any]]]:
 
     spark = session(scratch=work / "spark", log=work / "spark.log")
     try:
-        wanted = ("figures", "paper", *RIG)
+        wanted = ("figures", "paper", "simulations", *RIG)
         return {
             name: [row.asDict(True) for row in spark.read.parquet(str(folder / name)).collect()]
             for name in wanted
@@ -101,9 +104,14 @@ def _sorted(tables: dict[str, list[dict[str, Any]]]) -> Reduced:
         )
     for found in rows.values():
         found.sort(key=order)
+    tables["simulations"] = [
+        {name: row[name] for name in _SIMULATED}
+        for row in tables["simulations"]
+        if row["round"] in ROUNDS
+    ]
     lists = {
         name: sorted(tables[name], key=lambda row: json.dumps(row, sort_keys=True, default=str))
-        for name in ("paper", *RIG)
+        for name in ("paper", "simulations", *RIG)
     }
     parts = {}
     for part in PARTS:

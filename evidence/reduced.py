@@ -1,6 +1,7 @@
 """reduced.json: what the report's tables hold of the results, as the pages need it.
 
-`rows`: of the benches, by part, in the form of shared_spec/bench.schema.json; `rig`: of the rig;
+`rows`: of the benches, by part, in the form of shared_spec/bench.schema.json; `rig`: of the rig,
+of the paper's Table 5 and of simulated sites (of these some rounds alone);
 `parts`: who measured when.
 """
 
@@ -15,6 +16,8 @@ from typing import Any
 from evidence.place import REDUCED, EvidenceError
 
 Row = dict[str, Any]
+ROUNDS = (2, 10)
+"""Of simulated sites: soon, and when those who are bad by turns have been so for five rounds."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from evidence.blocks import BLOCKS, block
@@ -16,7 +18,7 @@ from evidence.collect import noted
 from evidence.pages import PAGES, named, outdated, read, written
 from evidence.parts import PARTS
 from evidence.place import REDUCED, ROOT, EvidenceError
-from evidence.reduced import Row, load, order, text
+from evidence.reduced import ROUNDS, Row, load, order, text
 
 REDUCED_NOW = load()
 TEXTS = {page: read(page) for page in PAGES}
@@ -74,6 +76,33 @@ def test_the_reduced_verdicts_are_those_of_the_rig() -> None:
     cut = sum("cut_after" in line for line in hil)
     assert sum(row["cuts"] for row in REDUCED_NOW.rig["cuts"]) == cut > 0
     assert len({line["run"] for line in hil}) == 1
+
+
+def test_the_reduced_shares_are_those_of_the_simulated_runs() -> None:
+    """Counted here without Spark; a mean is of the runs that have something to divide by."""
+    [folder] = next(part for part in PARTS if part.name == "simulations").results
+    shares: dict[tuple[Any, ...], list[list[float]]] = {}
+    for file in folder.glob("*.jsonl.gz"):
+        for line in gzip.decompress(file.read_bytes()).splitlines():
+            if any(b'"round": %d,' % turn in line for turn in ROUNDS):
+                row = json.loads(line)
+                whose = (row["sites"], row["kind"], row["rule"], row["round"])
+                withheld = row["bad_withheld"] + row["good_withheld"]
+                bad = row["bad_withheld"] + row["bad_delivered"]
+                good = row["good_delivered"] + row["good_withheld"]
+                runs, *lists = shares.setdefault(whose, [[], [], [], []])
+                runs.append(1)
+                found = (row["bad_withheld"], row["bad_withheld"], row["good_delivered"])
+                for some, of, kept in zip(found, (withheld, bad, good), lists, strict=True):
+                    kept += [some / of] if of else []
+    reduced = REDUCED_NOW.rig["simulations"]
+    assert len(reduced) == len(shares) > 0
+    for row in reduced:
+        runs, *lists = shares[row["sites"], row["kind"], row["rule"], row["round"]]
+        assert row["runs"] == len(runs)
+        for name, kept in zip(("precision", "recall", "good"), lists, strict=True):
+            mean = None if not kept else pytest.approx(sum(kept) / len(kept), abs=1e-6)
+            assert row[f"{name}_mean"] == mean
 
 
 def test_the_file_is_as_it_is_written() -> None:

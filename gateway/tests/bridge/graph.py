@@ -223,14 +223,23 @@ class Graph:
         """All lines are up, keys are where they belong, and the reader's site knows all ratings."""
         sites = {name: site for name, site in self.sites.items() if name not in but}
         good = ("up", "its keys are there", "not running")
-        until(
-            lambda: all(line in good for site in sites.values() for line in site.lines().values()),
-            "the lines",
-        )
-        if self.last in sites:
-            both = 2 * len(self.links)
-            last = self.sites[self.last]
-            until(lambda: len(last.edges()) == both, "all sites' ratings")
+        seen: dict[str, Any] = {}
+
+        def lines() -> bool:
+            seen.update({name: site.lines() for name, site in sites.items()})
+            return all(line in good for found in seen.values() for line in found.values())
+
+        def ratings() -> bool:
+            seen[self.last] = self.sites[self.last].edges()
+            return len(seen[self.last]) == 2 * len(self.links)
+
+        try:
+            until(lines, "the lines")
+            if self.last in sites:
+                until(ratings, "all sites' ratings")
+        except AssertionError as error:
+            errors = {name: site.ups[-1].err.read_text()[-800:] for name, site in sites.items()}
+            pytest.fail(f"{error}: {seen}; {errors}")
 
     def end(self) -> None:
         for site in self.sites.values():

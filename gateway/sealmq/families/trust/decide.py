@@ -14,7 +14,7 @@ unsigned. Below: neither.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -104,29 +104,6 @@ def accepts(
 # A neighbour's own client: nobody else can have signed before it came here.
 def _needed(rules: Rules, neighbours: Mapping[str, int], graph: Oriented) -> int:
     return 1 if graph.issuer in neighbours else rules.signers
-
-
-class Counting(NamedTuple):
-    """Whose signatures a site counts of an issuer's tokens, and how many it needs: `accepts`, for
-    many tokens at once, without its words. Not of spki, which goes by who has signed."""
-
-    signers: frozenset[str]
-    needed: int
-
-    @classmethod
-    def of(cls, rules: Rules, me: str, neighbours: Mapping[str, int], graph: Oriented) -> Counting:
-        """neighbours, graph: as for `accepts`."""
-        if me not in graph.distance or me == graph.issuer:
-            return cls(frozenset(), 1)
-        if rules.way == "neighbour":
-            found = frozenset(n for n, rating in neighbours.items() if rating >= rules.sign)
-        else:
-            found = graph.reaching(me, rules.measure, rules.accept)
-        return cls(found - {me}, _needed(rules, neighbours, graph))
-
-    def enough(self, signers: Set[str]) -> bool:
-        """Whether a token that these have signed is accepted."""
-        return len(self.signers & signers) >= self.needed
 
 
 class Handed(NamedTuple):

@@ -10,7 +10,7 @@ worth no more than none: that nobody has complained is what makes a message good
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .ratings import Ratings
 
@@ -30,8 +30,8 @@ class _Event:
     topic: str
     label: str
     at_ms: int
-    voted: set[str] = field(default_factory=set)
-    against: list[str] = field(default_factory=list)
+    voted: frozenset[str] = frozenset()
+    against: tuple[str, ...] = ()
     assessed_bad: bool = False
 
 
@@ -72,9 +72,10 @@ class Events:
             return False
         if topic not in (None, event.topic) or label not in (None, event.label):
             return False
-        event.voted.add(client)
+        # Nobody says a word of most messages: what is replaced costs those nothing.
+        event.voted |= {client}
         if not good:
-            event.against.append(client)
+            event.against += (client,)
             event.assessed_bad |= assessor
         return True
 
@@ -91,13 +92,13 @@ class Events:
 
     def _settle_one(self, message: bytes, now_ms: int) -> None:
         event = self._open.pop(message)
-        good = not self._is_bad(event, now_ms)
+        good = not (event.against and self._is_bad(event, now_ms))
         self._ratings.saw(event.neighbour, good, now_ms, _issuer(event.topic))
 
     def _is_bad(self, event: _Event, now_ms: int) -> bool:
         if event.assessed_bad or len(event.against) >= AGREE:
             return True
-        return bool(event.against) and self._believed(event.against[0], event.neighbour, now_ms)
+        return self._believed(event.against[0], event.neighbour, now_ms)
 
     def _believed(self, reader: str, neighbour: str, now_ms: int) -> bool:
         ends = now_ms - self._ratings.weights.half_life_ms

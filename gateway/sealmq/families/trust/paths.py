@@ -49,21 +49,17 @@ class Least:
 class Oriented:
     """The graph of ratings for one issuer."""
 
-    def __init__(
-        self, edges: Edges, issuer: str, distance: Mapping[str, int] | None = None
-    ) -> None:
-        """distance: links from the issuer to each site, where they are known already."""
+    def __init__(self, edges: Edges, issuer: str) -> None:
         self.issuer = issuer
-        self.distance = distances(edges, issuer) if distance is None else distance
+        self.distance = distances(edges, issuer)
         self.parents: dict[str, list[tuple[str, int]]] = {}
         self.children: dict[str, list[tuple[str, int]]] = {}
         for (a, b), rating in sorted(edges.items()):
             if self._runs(a, b):
                 self.parents.setdefault(b, []).append((a, rating))
                 self.children.setdefault(a, []).append((b, rating))
-        # Nearest to the issuer first.
-        self._order = sorted(self.distance, key=lambda site: (self.distance[site], site))
-        self._steps: list[list[tuple[int, int]]] | None = None
+        self.order = sorted(self.distance, key=lambda site: (self.distance[site], site))
+        """Nearest to the issuer first."""
 
     def _runs(self, a: str, b: str) -> bool:
         if a not in self.distance or b not in self.distance:
@@ -81,39 +77,6 @@ class Oriented:
                 if site not in found or one.below(found[site]):
                     found[site] = one
         return found
-
-    def reaching(self, target: str, measure: Measure, threshold: int) -> frozenset[str]:
-        """Sites whose least path to the target reaches the threshold: what `least` says, for one
-        threshold and much cheaper. An average is at θ if the edges' sum, less θ for each of them,
-        is not below 0: so one least sum a site will do, however many edges its path has.
-        """
-        if measure == "weakest":
-            rated = self._weakest(target)
-            return frozenset(site for site, worst in rated.items() if worst >= threshold)
-        if target not in self.distance:
-            return frozenset()
-        steps, order = self._numbered(), self._order
-        at = order.index(target)
-        far = 1 << 62
-        above = [far] * at
-        above.append(0)
-        for site in range(at, -1, -1):
-            if above[site] < far:
-                so_far = above[site] - threshold
-                for parent, rating in steps[site]:
-                    if so_far + rating < above[parent]:
-                        above[parent] = so_far + rating
-        return frozenset(order[site] for site in range(at) if 0 <= above[site] < far)
-
-    def _numbered(self) -> list[list[tuple[int, int]]]:
-        """`parents`, by places in the order: made once, and much quicker to go through."""
-        if self._steps is None:
-            place = {site: number for number, site in enumerate(self._order)}
-            self._steps = [
-                [(place[parent], rating) for parent, rating in self.parents.get(site, ())]
-                for site in self._order
-            ]
-        return self._steps
 
     def sums(self, target: str) -> dict[str, dict[int, int]]:
         """Of each site the least sum of a path to the target for each number of edges."""
@@ -138,7 +101,7 @@ class Oriented:
         """The target, and then what is nearer to the issuer, the farthest first."""
         if target not in self.distance:
             return (target,)
-        return self._order[self._order.index(target) :: -1]
+        return self.order[self.order.index(target) :: -1]
 
     def paths(self, source: str, target: str) -> Iterator[tuple[str, ...]]:
         """All of them, which may be many."""
@@ -201,7 +164,7 @@ class Oriented:
         if self.issuer not in signers:
             return False
         reached = {self.issuer}
-        for site in self._order:
+        for site in self.order:
             if site in reached and site != target:
                 for child, _ in self.children.get(site, ()):
                     if child in signers or child == target:

@@ -128,10 +128,11 @@ class Ratings:
         held = self._of.get(neighbour)
         if held is None:
             return
-        if issuer not in ("", neighbour) and self.weights.by_issuer:
-            channel = self._channel((neighbour, issuer))
+        if issuer and issuer != neighbour and self.weights.by_issuer:
+            name = (neighbour, issuer)
+            channel = self._channels.get(name) or self._new_channel(name)
             self._add(channel, good, now_ms)
-            self.changed.add((neighbour, issuer))
+            self.changed.add(name)
             if not good:
                 again_ms = channel.charged_ms + self.weights.half_life_ms
                 if channel.charged_ms and now_ms < again_ms:
@@ -140,20 +141,19 @@ class Ratings:
         self._add(held, good, now_ms)
         self.changed.add((neighbour, ""))
 
-    def _channel(self, channel: Channel) -> _Evidence:
-        found = self._channels.get(channel)
-        if found is None:
-            if len(self._channels) >= MOST_CHANNELS:
-                # Who makes up issuers loses his own channels first.
-                mine = [c for c in self._channels if c[0] == channel[0]] or list(self._channels)
-                least = min(mine, key=lambda c: self._channels[c].bad)
-                self._channels.pop(least)
-                self.changed.add(least)
-            found = self._channels[channel] = _Evidence()
+    def _new_channel(self, channel: Channel) -> _Evidence:
+        if len(self._channels) >= MOST_CHANNELS:
+            # Who makes up issuers loses his own channels first.
+            mine = [c for c in self._channels if c[0] == channel[0]] or list(self._channels)
+            least = min(mine, key=lambda c: self._channels[c].bad)
+            self._channels.pop(least)
+            self.changed.add(least)
+        found = self._channels[channel] = _Evidence()
         return found
 
     def _add(self, held: _Evidence, good: bool, now_ms: int) -> None:
-        self._age(held, now_ms)
+        if now_ms > held.at_ms:
+            self._age(held, now_ms)
         if good:
             held.good += 1
         else:

@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from .decide import Counting, Rules, handed
+from .counting import Counting, Rated, Shape, bits
+from .decide import Rules, handed
 from .events import Events
 from .paths import Edges, Oriented, Vector, distances, without
 from .ratings import HOUR_MS, SCALE, WEIGHTS, Ratings, Weights
@@ -86,7 +87,7 @@ def of_kind(kind: str, share: float, plan: Plan) -> Plan:
 
 class _Message(NamedTuple):
     id: bytes
-    origin: str
+    origin: int
     bad: bool
 
 
@@ -97,6 +98,16 @@ class _Site:
     neighbours: list[str]
     ratings: Ratings
     events: Events
+    # Of a round, neighbours as sets of `counting`:
+    blocked: int = 0
+    open: int = 0
+    """Those that are not blocked."""
+    near: int = 0
+    """Of these, those rated at π."""
+    delivers: int = 0
+    signs: int = 0
+    """What it does with an accepted message, by who hands it over."""
+    closed: frozenset[tuple[int, int]] = frozenset()
 
 
 class Counts(NamedTuple):
@@ -114,34 +125,48 @@ class World:
     def __init__(self, plan: Plan, rules: Rules, draw: Draw) -> None:
         self._plan, self._rules, self._draw = plan, rules, draw
         links = _links(plan, draw)
-        names = sorted({end for link in links for end in link})
+        self._names = names = sorted({end for link in links for end in link})
+        self._number = {name: n for n, name in enumerate(names)}
         kinds = _kinds(plan, names, draw)
         self.sites: dict[str, _Site] = {}
+        before = Ratings(plan.weights)
+        before.add("", 0)
+        for _ in range(plan.history):
+            before.saw("", True, 0)
+        history = before.evidence("", 0)
         for name in names:
             beside = sorted({a if b == name else b for a, b in links if name in (a, b)})
             ratings = Ratings(plan.weights)
             for other in beside:
                 ratings.add(other, 0)
-                for _ in range(plan.history):
-                    ratings.saw(other, True, 0)
+                ratings.restore(other, *history, 0)
             self.sites[name] = _Site(name, kinds[name], beside, ratings, Events(ratings, 0))
+        self._at = list(self.sites.values())
+        self._judges = bits([n for n, s in enumerate(self._at) if s.kind in (HONEST, CLIENT)])
+        self._handed_on = self._ways()
+        self._readers = [str(n) for n in range(plan.readers)]
         self._traffic = [self._published(turn) for turn in range(plan.rounds)]
-        # Who is linked to whom never changes, so distances are looked for once.
+        # Who is linked to whom never changes, so ways are looked for once.
         self._links: Edges = {(o, s.name): 0 for s in self.sites.values() for o in s.neighbours}
-        self._distances: dict[tuple[frozenset[str], str], dict[str, int]] = {}
-        self._edges: Edges = {}
-        self._own: dict[str, Mapping[str, int]] = {}
-        self._graphs: dict[frozenset[str], Edges] = {}
-        self._views: dict[tuple[frozenset[str], str], Oriented] = {}
-        self._counting: dict[tuple[str, str], Counting] = {}
+        self._shapes: dict[tuple[int, int], Shape] = {}
+        self._told = Rated((), ())
+        self._counting: dict[tuple[int, int], Counting] = {}
+
+    def _ways(self) -> list[dict[int, list[tuple[int, int]]]]:
+        """By site, and by who has handed a message over (itself: its own one): from whom to whom
+        it goes then."""
+        found = []
+        for n, site in enumerate(self._at):
+            beside = [self._number[name] for name in site.neighbours]
+            found.append({by: [(n, to) for to in beside if to != by] for by in (n, *beside)})
+        return found
 
     def _published(self, turn: int) -> list[_Message]:
-        names = list(self.sites)
         found = []
         for number in range(self._plan.messages):
-            site = self.sites[names[int(self._draw.random() * len(names))]]
+            origin = int(self._draw.random() * len(self._at))
             id = b"%d.%d" % (turn, number)
-            found.append(_Message(id, site.name, self._is_bad(site, turn)))
+            found.append(_Message(id, origin, self._is_bad(self._at[origin], turn)))
         return found
 
     def _is_bad(self, site: _Site, turn: int) -> bool:
@@ -158,103 +183,94 @@ class World:
 
     def _round(self, now_ms: int, messages: Sequence[_Message]) -> Counts:
         self._rate(now_ms)
-        counts = {(bad, got): 0 for bad in (True, False) for got in (True, False)}
-        judges = [s.name for s in self.sites.values() if s.kind in (HONEST, CLIENT)]
+        delivered, withheld = [0, 0], [0, 0]  # good, bad
         for message in messages:
             got = self._flow(message, now_ms)
-            for name in judges:
-                if name != message.origin:
-                    counts[message.bad, name in got] += 1
-        return Counts(
-            counts[True, False], counts[True, True], counts[False, False], counts[False, True]
-        )
+            judges = self._judges & ~(1 << message.origin)
+            delivered[message.bad] += (judges & got).bit_count()
+            withheld[message.bad] += (judges & ~got).bit_count()
+        return Counts(withheld[True], delivered[True], withheld[False], delivered[False])
 
     def _rate(self, now_ms: int) -> None:
-        edges = {}
-        for site in self.sites.values():
+        of, low = [], []
+        for site in self._at:
             site.events.settle(now_ms)
             held = site.ratings.ratings(now_ms)
-            self._own[site.name] = held
-            for other, rating in held.items():
-                edges[other, site.name] = self._told(site, other, rating)
-        self._edges = edges
-        for kept in (self._graphs, self._views, self._counting):
-            kept.clear()
+            self._settled(site, held)
+            told = {self._number[o]: self._says(site, o, rating) for o, rating in held.items()}
+            of.append(told)
+            low.append(bits([n for n, rating in told.items() if rating < self._rules.accept]))
+        self._told = Rated(of, low)
+        self._counting.clear()
 
-    def _told(self, site: _Site, other: str, rating: int) -> int:
+    def _settled(self, site: _Site, held: Mapping[str, int]) -> None:
+        """What it goes by in this round."""
+        number, blocked = self._number, site.ratings.blocked
+        site.blocked = bits([number[name] for name in blocked])
+        own = {number[name]: rating for name, rating in held.items() if name not in blocked}
+        does = {n: handed(self._rules, rating) for n, rating in own.items()}
+        site.open = bits(list(own))
+        site.near = bits([n for n, rating in own.items() if rating >= self._rules.sign])
+        site.delivers = bits([n for n, done in does.items() if done.deliver])
+        site.signs = bits([n for n, done in does.items() if done.sign])
+        site.closed = frozenset((number[by], number[issuer]) for by, issuer in site.ratings.closed)
+
+    def _says(self, site: _Site, other: str, rating: int) -> int:
         """What a site says of another, which need not be what it holds."""
         if site.kind in (COLLUDING, BENDING) and self.sites[other].kind in _GANG:
             return SCALE
         return 0 if site.kind in (BENDING, MOUTHING) else rating
 
-    def _flow(self, message: _Message, now_ms: int) -> set[str]:
-        """Who delivers it."""
-        origin = message.origin
-        signers: dict[str, set[str]] = {origin: {origin}}
-        got = {origin}
-        waiting = deque((origin, other) for other in self.sites[origin].neighbours)
+    def _flow(self, message: _Message, now_ms: int) -> int:
+        """Who has it in the end, as a set."""
+        origin, topic = message.origin, f"@{self._names[message.origin]}/"
+        got = 1 << origin
+        signers = [0] * len(self._at)
+        signers[origin] = got
+        waiting = deque(self._handed_on[origin][origin])
         while waiting:
-            by, name = waiting.popleft()
-            united = signers.setdefault(name, set())
-            united |= signers[by]
-            if name in got:
+            by, to = waiting.popleft()
+            signers[to] |= signers[by]
+            if got >> to & 1:
                 continue
-            site = self.sites[name]
-            deliver, sign = self._judged(site, by, origin, united)
-            if not deliver:
+            site = self._at[to]
+            if site.kind in _OPEN:
+                sign = 1
+            elif self._accepted(site, to, by, origin, signers[to]):
+                sign = site.signs >> by & 1
+            else:
                 continue
-            got.add(name)
-            if sign:
-                united.add(name)
-            waiting += [(name, other) for other in site.neighbours if other != by]
-            self._read(site, by, message, now_ms)
-        return got - {origin}
+            got |= 1 << to
+            signers[to] |= sign << to
+            waiting += self._handed_on[to][by]
+            self._read(site, self._names[by], message, topic, now_ms)
+        return got
 
-    def _read(self, site: _Site, by: str, message: _Message, now_ms: int) -> None:
+    def _read(self, site: _Site, by: str, message: _Message, topic: str, now_ms: int) -> None:
         """Readers say what they think of it."""
-        site.events.forwarded(by, message.id, f"@{message.origin}/", now_ms)
-        for reader in range(self._plan.readers):
-            err = self._draw.random() < self._plan.wrong
-            if message.bad != err:
-                site.events.vote(str(reader), message.id, False, now_ms)
+        site.events.forwarded(by, message.id, topic, now_ms)
+        draw, wrong = self._draw.random, self._plan.wrong
+        for reader in self._readers:
+            if message.bad != (draw() < wrong):
+                site.events.vote(reader, message.id, False, now_ms)
 
-    def _judged(self, site: _Site, by: str, origin: str, signers: set[str]) -> tuple[bool, bool]:
-        if site.kind in _OPEN:
-            return True, True
-        if by in site.ratings.blocked or (by, origin) in site.ratings.closed:
-            return False, False
-        does = handed(self._rules, self._own[site.name][by])
-        if not does.deliver:
-            return False, False
-        if self._rules.way == "spki":
-            if not self._view(site, origin).signed_throughout(frozenset(signers), site.name):
-                return False, False
-        elif not self._counts(site, origin).enough(signers):
-            return False, False
-        return True, does.sign
+    def _accepted(self, site: _Site, at: int, by: int, origin: int, signers: int) -> bool:
+        if not site.delivers >> by & 1 or (by, origin) in site.closed:
+            return False
+        counting = self._counting.get((site.blocked, origin))
+        if counting is None:
+            shape = self._shape(site, origin)
+            counting = Counting(shape, self._rules, self._told)
+            self._counting[site.blocked, origin] = counting
+        return counting.accepts(at, signers, site.open, site.near)
 
-    def _counts(self, site: _Site, origin: str) -> Counting:
-        found = self._counting.get((origin, site.name))
-        if found is None:
-            blocked, own = site.ratings.blocked, self._own[site.name]
-            mine = {n: rating for n, rating in own.items() if n not in blocked}
-            found = Counting.of(self._rules, site.name, mine, self._view(site, origin))
-            self._counting[origin, site.name] = found
-        return found
-
-    def _view(self, site: _Site, origin: str) -> Oriented:
+    def _shape(self, site: _Site, origin: int) -> Shape:
         """The graph without whom the site blocks."""
-        blocked = site.ratings.blocked
-        found = self._views.get((blocked, origin))
+        found = self._shapes.get((site.blocked, origin))
         if found is None:
-            edges = self._graphs.get(blocked)
-            if edges is None:
-                edges = self._graphs[blocked] = without(self._edges, blocked)
-            far = self._distances.get((blocked, origin))
-            if far is None:
-                far = distances(without(self._links, blocked), origin)
-                self._distances[blocked, origin] = far
-            found = self._views[blocked, origin] = Oriented(edges, origin, far)
+            links = without(self._links, site.ratings.blocked)
+            found = Shape(Oriented(links, self._names[origin]), self._number)
+            self._shapes[site.blocked, origin] = found
         return found
 
 

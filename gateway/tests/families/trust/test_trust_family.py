@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from families.factory import HEAD
@@ -19,7 +18,6 @@ from sealmq.families.api import FamilyConfigError, Follow, TopicLabel
 from sealmq.families.engine import Conn, Engine
 from sealmq.families.labels.family import Labels
 from sealmq.families.trust import doctor, simulate
-from sealmq.families.trust.cli import runs
 from sealmq.families.trust.decide import Rules
 from sealmq.families.trust.family import Trust
 from sealmq.families.trust.ratings import HOUR_MS, Weights
@@ -353,37 +351,6 @@ def test_channels_find_as_much_and_close_less() -> None:
     assert now["recall"] > 0.9
     assert now["precision"] > 0.7 > 2 * before["precision"]
     assert now["good_delivered"] > 0.95 > before["good_delivered"] + 0.1
-
-
-def test_runs_are_lines_of_their_contract_whoever_makes_them(tmp_path: Path) -> None:
-    """All kinds under two rules, twice: in this process and in two others."""
-    plan = simulate.Plan(sites=10, rounds=3, messages=6)
-    series = runs.Series(2 * len(runs.KINDS), plan, 0.2, ("average", "spki"))
-    made = list(runs.lines(series, "0" * 16, 5))
-    assert made == list(runs.lines(series, "0" * 16, 5, jobs=2))
-    rows = [json.loads(line) for some in made for line in some]
-    schema = json.loads((ROOT / "shared_spec" / "simulation.schema.json").read_text())
-    jsonschema.validate(rows, {"type": "array", "items": schema})
-    assert len({row["id"] for row in rows}) == len(rows) == 2 * len(runs.KINDS) * plan.rounds
-    assert {row["kind"] for row in rows} == set(runs.KINDS)
-    assert set(schema["properties"]["kind"]["enum"]) == set(runs.KINDS)
-    assert set(schema["properties"]["rule"]["enum"]) == set(simulate.RULES)
-    honest = [row for row in rows if row["kind"] == "honest"]
-    assert not any(row["bad_withheld"] or row["bad_delivered"] for row in honest)
-    malicious = [row for row in rows if row["kind"] == "malicious"]
-    assert any(row["bad_delivered"] for row in malicious)
-    assert series.name != replace(series, plan=replace(plan, wrong=0.1)).name
-
-    out = tmp_path / "runs.jsonl"
-    words = ["trust", "simulate", "--runs", "3", "--sites", "8", "--rounds", "2", "--jobs", "1"]
-    assert main([*words, "--messages", "4", "--kind", "malicious", "--out", str(out)]) == 0
-    kept = [json.loads(line) for line in out.read_text().splitlines()]
-    assert {(row["rule"], row["seed"], row["kind"]) for row in kept} == {
-        (rule, 1, "malicious") for rule in list(simulate.RULES)[:3]
-    }
-    assert not out.with_name(out.name + ".open").exists()
-    assert main([*words, "--out", str(out)]) == 1, "a file that is there stays"
-    assert main(words) == 2
 
 
 def test_simulation_by_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,8 @@ import networkx as nx
 import pytest
 
 from sealmq.families.trust import example
-from sealmq.families.trust.decide import Counting, Rules, accepts
+from sealmq.families.trust.counting import Counting, Rated, Shape, bits
+from sealmq.families.trust.decide import Rules, accepts
 from sealmq.families.trust.example import PAPER, answer, otherwise, printed
 from sealmq.families.trust.paths import Edges, Least, Measure, Oriented, Vector, without
 
@@ -120,9 +121,6 @@ def test_least_paths_are_what_enumeration_finds(measure: Measure) -> None:
         edges, issuer, target = drawn(draw)
         graph, other = Oriented(edges, issuer), directed(edges, issuer)
         least = graph.least(target, measure)
-        for threshold in (3000, 5000, draw.randint(0, 100) * 100):
-            want = {source for source, one in least.items() if one.reaches(threshold)}
-            assert graph.reaching(target, measure, threshold) == want
         for source in other:
             every = list(nx.all_simple_paths(other, source, target)) if source != target else []
             assert sorted(map(tuple, every)) == sorted(graph.paths(source, target))
@@ -210,19 +208,33 @@ def test_without_takes_both_ends() -> None:
 
 
 def test_who_counts_is_what_accepting_says() -> None:
-    """`Counting` for many tokens, `accepts` for one: the same, in every way but spki."""
+    """`Counting` for many messages, `accepts` for one: the same, by every rule and at every θ."""
     draw = random.Random(9)
-    seen = set()
-    for _ in range(600):
+    seen: dict[tuple[str, str, bool], int] = {}
+    for _ in range(900):
         edges, issuer, me = drawn(draw)
+        accept = draw.choice([3000, 5000, draw.randint(0, 60) * 100])
         rules = Rules(
-            way=draw.choice(["path", "neighbour"]), measure=draw.choice(["average", "weakest"]),
-            signers=draw.randint(1, 2),
+            way=draw.choice(["path", "path", "neighbour", "spki"]), accept=accept,
+            measure=draw.choice(["average", "weakest"]), signers=draw.randint(1, 2),
         )  # fmt: skip
         graph = Oriented(edges, issuer)
-        beside = {a: rating for (a, b), rating in edges.items() if b == me}
-        signers = frozenset(site for pair in edges for site in pair if draw.random() < 0.4)
-        want = accepts(rules, me, signers, beside, graph, graph.least(me, rules.measure)).ok
-        assert Counting.of(rules, me, beside, graph).enough(signers) == want
-        seen.add((rules.way, want))
-    assert len(seen) == 4
+        names = sorted({site for pair in edges for site in pair} | {issuer, me})
+        number = {name: n for n, name in enumerate(names)}
+        of = [{number[a]: r for (a, b), r in edges.items() if b == name} for name in names]
+        low = [bits([n for n, r in each.items() if r < accept]) for each in of]
+        counting = Counting(Shape(graph, number), rules, Rated(of, low))
+        for me in names:
+            beside = {a: rating for (a, b), rating in edges.items() if b == me}
+            near = bits([number[a] for a, rating in beside.items() if rating >= rules.sign])
+            signers = frozenset(site for site in names if draw.random() < draw.choice([0.2, 0.7]))
+            want = accepts(rules, me, signers, beside, graph, graph.least(me, rules.measure)).ok
+            got = counting.accepts(
+                number[me], bits([number[s] for s in signers]), bits([number[a] for a in beside]),
+                near,
+            )  # fmt: skip
+            assert got == want
+            of_it = (rules.way, rules.measure if rules.way == "path" else "", want)
+            seen[of_it] = seen.get(of_it, 0) + 1
+    assert len(seen) == 8
+    assert min(seen.values()) > 50

@@ -9,11 +9,10 @@ import argparse
 import json
 import os
 import random
-import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -449,42 +448,29 @@ def _simulate_runs(args: argparse.Namespace, plan: simulate.Plan, names: list[st
     if wanted.exists():
         raise OperatorError(f"{wanted} is there already", hint="another --out")
     try:
-        count = _write_runs(series, wanted, jobs)
+        with progress_bar("runs", series.runs) as step:
+            before = runs.write(series, wanted, jobs, step)
     except OSError as error:
         raise OperatorError(f"{wanted}: {error.strerror}", hint="a place with room") from None
-    seconds = round(time.monotonic() - began, 1)
-    answer = {"runs": args.runs, "lines": count, "file": str(wanted), "seconds": seconds}
-    _print(args, answer, [f"{args.runs} runs, {count} lines in {wanted}, {seconds:g} s"])
+    except KeyboardInterrupt:
+        print(f"the same words go on with {wanted}.open", file=sys.stderr)
+        raise
+    seconds, count = round(time.monotonic() - began, 1), series.runs * plan.rounds
+    answer = {
+        "runs": series.runs, "there": before.runs, "lines": count, "file": str(wanted),
+        "seconds": seconds,
+    }  # fmt: skip
+    there = f", {before.runs} of them there already" if before.runs else ""
+    said = f"{series.runs} runs, {count} lines in {wanted}{there}, {seconds:g} s"
+    _print(args, answer, [said])
     return OK
 
 
-def _write_runs(series: runs.Series, wanted: Path, jobs: int) -> int:
-    """Under its name once it is whole."""
-    open_name = wanted.with_name(wanted.name + ".open")
-    now_ms, file = time.time_ns() // 1_000_000, secrets.token_hex(8)
-    count = 0
-    with open_name.open("w", encoding="ascii") as out:
-        try:
-            bar = progress_bar("runs", series.runs)
-            with bar as step, closing(runs.lines(series, file, now_ms, jobs)) as made:
-                for some in made:
-                    out.write("".join(f"{line}\n" for line in some))
-                    count += len(some)
-                    step()
-            out.flush()
-            os.fsync(out.fileno())
-        except BaseException:
-            open_name.unlink()
-            raise
-    open_name.rename(wanted)
-    return count
-
-
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """On a terminal alone; what it gives is called at each step."""
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """On a terminal alone; what it gives is told how much more there is."""
     if not sys.stderr.isatty():
-        yield lambda: None
+        yield lambda more: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -493,7 +479,7 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[], None]]:
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), Left())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda: bar.advance(task)
+        yield lambda more: bar.advance(task, more)
 
 
 def _simulated(found: Mapping[str, Any]) -> list[str]:
@@ -600,7 +586,8 @@ _VERBS: dict[str, _Verb] = {
         "  sealmq report runs.jsonl --out report                  what comes of them, plotted\n\n"
         "Sites begin with a good history; some have a bad client, some are malicious, good and\n"
         "bad by turns, collude, or speak ill of others. precision: how many of the messages that\n"
-        "honest sites did not deliver were bad; recall: how many bad ones they did not deliver.\n",
+        "honest sites did not deliver were bad; recall: how many bad ones they did not deliver.\n"
+        "Runs that were interrupted lie in runs.jsonl.open; the same words go on with them.\n",
         _simulates, _simulate,
     ),
 }  # fmt: skip
