@@ -144,7 +144,9 @@ def _topics(row: Mapping[str, Any], key: str, peer: str) -> tuple[str, ...]:
         try:
             check_filter(filt)
         except (SealError, UnicodeEncodeError) as error:
-            raise ConfigError(f"{filt!r} is no filter: {error}", key=key) from None
+            raise ConfigError(
+                f"{filt!r} is no filter: {error}", "levels, + for one, # last for more", key=key
+            ) from None
         home = filt
         if peer:
             mount = f"@{peer}/"
