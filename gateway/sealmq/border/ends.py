@@ -4,13 +4,18 @@ what it has opened; the other seals an m1, which is sent until the broker has it
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from sealmq.bridge.passing import Passing
-from sealmq.client import ClientError
+from sealmq.client import Client, ClientError, Options
+from sealmq.client.cipher import make
 from sealmq.client.foreign import Reader
 from sealmq.client.seal import seal_inner
+from sealmq.client.values import Message
 from sealmq_spec.reader import Message as Opened
+
+_KEPT = 1024
 
 
 class Plain(bytes):
@@ -40,10 +45,32 @@ class _Keeping(Reader):
         return opened._replace(payload=plain)
 
 
-class Reading(Passing):
-    """take: gets each message, whose payload is a Plain."""
+class Reading(Client):
+    """take: gets each message, whose payload is a Plain. What it received is acknowledged once
+    `take` has returned; if that raises, the client ends.
+    """
 
-    reads = _Keeping
+    take: Callable[[Message], None] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        enrolment: Mapping[str, Any],
+        address: tuple[str, int],
+        options: Options,
+        take: Callable[[Message], None],
+    ) -> Reading:
+        """Not connected yet. address: the site's own mediator's."""
+        host, port = address
+        made = cls.from_enrolment(enrolment, host=host, port=port, options=options)
+        reading = cast(Reading, made)
+        reading.take = take
+        return reading
+
+    def _fresh(self) -> None:
+        super()._fresh()
+        self._boots.reader = _Keeping(self._boots.identity, make, _KEPT)
+        self._desk.take = self.take
 
     @property
     def label(self) -> int:
@@ -59,6 +86,11 @@ class Reading(Passing):
 
 class Publishing(Passing):
     """Seals what it publishes by itself, before it is published."""
+
+    @classmethod
+    def at(cls, enrolment: Mapping[str, Any], address: tuple[str, int]) -> Publishing:
+        """Not connected yet. address: the site's own mediator's."""
+        return cast(Publishing, cls.of(enrolment, address, Options(), None))
 
     def seal(self, topic: bytes, payload: bytes, kind: int, life: int, t_pub: int) -> bytes:
         """m1. ClientError: there is no boot session just now."""

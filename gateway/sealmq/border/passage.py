@@ -16,19 +16,17 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from sealmq.bridge.passing import head
-from sealmq.bridge.spool import Message, Spool, Waiting
+from sealmq.client.values import How
 from sealmq.client.values import Message as Delivered
 from sealmq.feedback import message_id
 from sealmq.site.model import Border
 from sealmq_spec.const import RETAINED
 from sealmq_spec.errors import Malformed, SealError
 from sealmq_spec.topics import check_topic
-from sealmq_spec.window import NEW, SEEN
+from sealmq_spec.window import NEW, OLD
 
 from .ends import Plain
-
-OUT = "out"
-"""Whom all that the spool has waits for."""
+from .spool import Message, Spool, Waiting
 
 Seal = Callable[[bytes, bytes, int, int, int], bytes]
 """Publishing.seal."""
@@ -73,16 +71,15 @@ class Passage:
             self.drop(topic, str(error), digest)
             return False
         seen = self._spool.look(said.origin, said.ctr)
-        if seen == SEEN:
-            return False
         if seen != NEW:
-            self.drop(topic, "late: thousands of its sender came before it", digest)
+            # What is retained comes with each subscription, however old it is.
+            if seen == OLD and message.how is not How.RETAINED:
+                self.drop(topic, "late: 64 of its sender came before it", digest)
             return False
         sender = self._senders.get(said.sender, "") if not self._peer else ""
         m1 = self._seal(raw, bytes(plain), said.kind, said.life, said.t_pub)
-        flags = 2 | (said.kind == RETAINED)
-        one = Message(b"", 0, sender or f"#{said.sender}", 1, digest, place, flags, m1)
-        self._spool.put(one, (OUT,), (said.origin, said.ctr))
+        one = Message(place, said.kind == RETAINED, sender or f"#{said.sender}", digest, m1)
+        self._spool.put(one, said.origin, said.ctr)
         return True
 
     def waiting(self, most: int) -> list[Waiting]:
@@ -90,7 +87,7 @@ class Passage:
         event each: nothing of them may leave before the audit log is on disk.
         """
         found = []
-        for one in self._spool.after(OUT, 0, most):
+        for one in self._spool.oldest(most):
             topic = self.home(one.message.topic)
             if why := self._border.refuses(topic, self._border.label_in):
                 self.ended(one, why)
@@ -101,15 +98,15 @@ class Passage:
                 topic=topic,
                 label=self._border.label_in,
                 label_out=self._border.label_out,
-                sender=one.message.label,
-                digest=one.message.token.hex(),
+                sender=one.message.sender,
+                digest=one.message.digest.hex(),
             )
             found.append(one)
         return found
 
     def ended(self, one: Waiting, why: str) -> None:
         """The broker has it; or, with a reason, it will never take it."""
-        self._spool.done(OUT, one.seq)
+        self._spool.done(one)
         if why:
             self.lost(one.message, why)
         else:
@@ -117,7 +114,7 @@ class Passage:
 
     def lost(self, one: Message, why: str) -> None:
         """It had waited, and will not be published."""
-        self.drop(self.home(one.topic), why, one.token)
+        self.drop(self.home(one.topic), why, one.digest)
 
     def home(self, place: str) -> str:
         """The topic that was published again there."""

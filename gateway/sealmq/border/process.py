@@ -18,8 +18,7 @@ from typing import Any
 
 from sealmq import logs
 from sealmq.audit import Audit, AuditError
-from sealmq.bridge.serving import Changed, forever, mediator_at, write_told
-from sealmq.bridge.spool import Message, Spool, Waiting
+from sealmq.bridge.serving import Changed, deliver, forever, mediator_at, write_told
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused
 from sealmq.client.values import Message as Delivered
@@ -33,7 +32,8 @@ from sealmq.site.layout import Layout, border_role
 from sealmq_spec.errors import SealError
 
 from .ends import Publishing, Reading
-from .passage import OUT, Passage
+from .passage import Passage
+from .spool import Message, Spool, Waiting
 
 log = logging.getLogger("sealmq.bridge")
 
@@ -55,7 +55,7 @@ class Crossing:
         self._border = loads(across.text).borders[name]
         self._spool = Spool(layout.state_of("border") / f"{name}.db", self._lost)
         address, reads = mediator_at(layout), across.reads["enrolment"]
-        self._publishing = Publishing.of(across.publishes["enrolment"], address, Options(), None)
+        self._publishing = Publishing.at(across.publishes["enrolment"], address)
         self._keeps = Options(client_id="border", clean=False)
         self._reads = reads, address
         self._reading = Reading.of(*self._reads, self._keeps, self._take)
@@ -103,7 +103,7 @@ class Crossing:
         if self._passage.take(message, self._reading.label):
             self._news.set()
 
-    def _lost(self, _: str, one: Message, why: str) -> None:
+    def _lost(self, one: Message, why: str) -> None:
         self._passage.lost(one, why)
 
     # --- what waits ---
@@ -111,7 +111,7 @@ class Crossing:
     async def _publish(self) -> None:
         while True:
             self._news.clear()
-            if not self._spool.count(OUT):
+            if not self._spool.count:
                 await self._news.wait()
             some = self._passage.waiting(_BATCH)
             await self._audit.synced()
@@ -120,7 +120,7 @@ class Crossing:
     async def _one(self, one: Waiting) -> None:
         message, why = one.message, ""
         try:
-            await self._publishing.deliver(message.topic, message.m1, bool(message.flags & 1))
+            await deliver(self._publishing, message.topic, message.m1, message.retain)
         except SealError as error:
             why = str(error)
         self._passage.ended(one, why)
@@ -155,7 +155,7 @@ class Crossing:
         lines = {
             self._name: {
                 "line": "up",
-                "waiting": self._spool.count(OUT),
+                "waiting": self._spool.count,
                 "crossed": self._passage.crossed,
                 "dropped": dict(self._passage.dropped),
             }

@@ -6,28 +6,21 @@ link alone. What it received counts as taken, and is acknowledged, once `take` h
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from sealmq.client import Client, ClientError, Options
 from sealmq.client.cipher import make
-from sealmq.client.errors import Refused
 from sealmq.client.operations import Draft
 from sealmq.client.values import Message, News
 from sealmq_spec.const import LIVE, RETAINED
 from sealmq_spec.envelope import get_m1
-from sealmq_spec.errors import Malformed, SealError, Stale, Unavailable, WrongEpoch
+from sealmq_spec.errors import Malformed, SealError
 from sealmq_spec.reader import Message as Opened
 from sealmq_spec.reader import Reader
 from sealmq_spec.topics import check_topic
 
-log = logging.getLogger("sealmq.bridge")
-
 _KEPT = 64
-_PUBLISH_S = 15.0
 
 
 class Head(NamedTuple):
@@ -70,10 +63,9 @@ class _Unopened(Reader):
 
 
 class Passing(Client):
-    """take: gets each message, whose payload is an m1. reads: what makes that of a delivery."""
+    """take: gets each message, whose payload is an m1."""
 
     take: Callable[[Message], None] | None = None
-    reads: type[Reader] = _Unopened
 
     @classmethod
     def of(
@@ -83,10 +75,10 @@ class Passing(Client):
         options: Options,
         take: Callable[[Message], None] | None,
         on_news: Callable[[News], None] | None = None,
-    ) -> Self:
+    ) -> Passing:
         """Not connected yet. address: the site's own mediator's."""
         host, port = address
-        made: Self = cls.from_enrolment(  # type: ignore[assignment]
+        made: Passing = cls.from_enrolment(  # type: ignore[assignment]
             enrolment, host=host, port=port, options=options, on_news=on_news
         )
         made.take = take
@@ -94,7 +86,7 @@ class Passing(Client):
 
     def _fresh(self) -> None:
         super()._fresh()
-        self._boots.reader = self.reads(  # type: ignore[assignment]
+        self._boots.reader = _Unopened(  # type: ignore[assignment]
             self._boots.identity, make, _KEPT
         )
         self._desk.take = self.take
@@ -103,27 +95,6 @@ class Passing(Client):
         """Publish an m1 of another site. As `publish` otherwise."""
         draft = Draft(topic, check_topic(topic), m1, qos, retain, LIVE, 0, passed=True)
         await self._running().publish(draft, None, within)
-
-    async def deliver(self, topic: str, m1: bytes, retain: bool, *, keys_s: float = 0.0) -> None:
-        """As `pass_on` with QoS 1, again and again until the broker has it. SealError: it will
-        never be taken. keys_s: so long the mediator may not have heard of its epoch yet.
-        """
-        begun = time.monotonic()
-        while True:
-            try:
-                await self.pass_on(topic, m1, 1, retain, _PUBLISH_S)
-                return
-            except WrongEpoch:
-                if time.monotonic() - begun > keys_s:
-                    raise
-            except Stale:
-                raise
-            except Refused as error:
-                if not isinstance(error, Unavailable):
-                    raise
-            except ClientError as error:
-                log.info("publishing again: %s", error)
-            await asyncio.sleep(0.2)
 
 
 __all__ = ["ClientError", "Head", "Passing", "SealError", "head"]

@@ -17,6 +17,7 @@ from typing import Any
 
 from sealmq.audit import Audit
 from sealmq.client import ClientError
+from sealmq.client.errors import Refused
 from sealmq.families.api import FamilyConfigError, FamilyError
 from sealmq.kglink import KgError, KgUnavailable
 from sealmq.run import proc, ready
@@ -24,14 +25,16 @@ from sealmq.run.ready import Ready
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.site.values import ANYWHERE
-from sealmq_spec.errors import SealError
+from sealmq_spec.errors import SealError, Stale, Unavailable, WrongEpoch
 
 from .line import LineLost
+from .passing import Passing
 
 log = logging.getLogger("sealmq.bridge")
 
 WAIT_S = 0.5, 15.0
 """Between two runs, at first and at most."""
+_PUBLISH_S = 15.0
 
 _HEALS = (
     KgError, ClientError, SealError, LineLost, SiteError, FamilyError, FamilyConfigError, OSError,
@@ -51,6 +54,30 @@ def mediator_at(layout: Layout) -> tuple[str, int]:
     host, _, port = at.address.rpartition(":")
     host = host.strip("[]")
     return ANYWHERE.get(host, host), int(port)
+
+
+async def deliver(
+    client: Passing, topic: str, m1: bytes, retain: bool, *, keys_s: float = 0.0
+) -> None:
+    """Publish an m1, again and again until the broker has it. SealError: it will never be taken.
+    keys_s: so long the mediator may not have heard of its epoch yet.
+    """
+    begun = time.monotonic()
+    while True:
+        try:
+            await client.pass_on(topic, m1, 1, retain, _PUBLISH_S)
+            return
+        except WrongEpoch:
+            if time.monotonic() - begun > keys_s:
+                raise
+        except Stale:
+            raise
+        except Refused as error:
+            if not isinstance(error, Unavailable):
+                raise
+        except ClientError as error:
+            log.info("publishing again: %s", error)
+        await asyncio.sleep(0.2)
 
 
 def write_told(layout: Layout, role: str, lines: Mapping[str, Any]) -> None:

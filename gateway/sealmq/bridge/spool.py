@@ -106,10 +106,8 @@ class Spool:
         """Messages that wait for it."""
         return self._held.get(neighbour, (0, 0))[0]
 
-    def put(self, one: Message, to: Collection[str], came: tuple[bytes, int] | None = None) -> int:
-        """On disk when this returns; its number. came: what has come with it, as `came` notes it,
-        in one step: a kill leaves both or neither. sqlite3.Error.
-        """
+    def put(self, one: Message, to: Collection[str]) -> int:
+        """On disk when this returns; its number. sqlite3.Error."""
         with _whole(self._db):
             gone = [(who, old) for who in to for old in self._make_room(who, _cost(one))]
             done = self._db.execute(
@@ -118,8 +116,6 @@ class Spool:
             )
             seq = int(done.lastrowid or 0)
             self._db.executemany("INSERT INTO waiting VALUES (?, ?)", [(who, seq) for who in to])
-            if came is not None:
-                self._note(self._db, *came)
         for who, old in gone:
             self._hold(who, old.message, -1)
             self._dropped(who, old.message, "the line was away for too long: no more is kept")
@@ -197,9 +193,6 @@ class Spool:
 
     def came(self, origin: bytes, ctr: int) -> None:
         """It has come, and is where it belongs. A process that is killed remembers it."""
-        self._note(self._loose, origin, ctr)
-
-    def _note(self, db: sqlite3.Connection, origin: bytes, ctr: int) -> None:
         top, mask = self._window(origin)
         if ctr > top:
             ahead = ctr - top
@@ -209,13 +202,13 @@ class Spool:
             mask |= 1 << top - ctr
         self._used += 1
         raw = mask.to_bytes((mask.bit_length() + 7) // 8, "big")
-        known = db.execute("SELECT 1 FROM came WHERE origin = ?", (origin,)).fetchone()
+        known = self._loose.execute("SELECT 1 FROM came WHERE origin = ?", (origin,)).fetchone()
         self._senders += known is None
-        db.execute(
+        self._loose.execute(
             "INSERT OR REPLACE INTO came VALUES (?, ?, ?, ?)", (origin, top, raw, self._used)
         )
         if self._senders > SENDERS:
-            db.execute(
+            self._loose.execute(
                 "DELETE FROM came WHERE origin = (SELECT origin FROM came ORDER BY used LIMIT 1)"
             )
             self._senders -= 1

@@ -12,15 +12,17 @@ import pytest
 from mediator_world import NOW_MS, PANEL, SENSOR, World
 from sealmq.aead import make
 from sealmq.border.ends import Plain
-from sealmq.border.passage import OUT, Passage
+from sealmq.border.passage import Passage
+from sealmq.border.spool import Message, Spool
 from sealmq.bridge.passing import head
-from sealmq.bridge.spool import Message, Spool
 from sealmq.client import ClientError
 from sealmq.client.seal import seal_inner, seal_passed
 from sealmq.client.values import How
 from sealmq.client.values import Message as Delivered
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
+from sealmq.families.owners.family import Owners
+from sealmq.families.purposes.family import PurposesFamily
 from sealmq.feedback import message_id
 from sealmq.mediator.core.wrap import Opened, for_broker, open_m2, verify_m2
 from sealmq.order import Order
@@ -274,7 +276,7 @@ class Run:
         self.spool = Spool(folder / "border.db", self._lost, most)
         self.passage = Passage(border, {5: "mill"}, self.spool, self._seal, self._audit)
 
-    def _lost(self, _: str, one: Message, why: str) -> None:
+    def _lost(self, one: Message, why: str) -> None:
         self.passage.lost(one, why)
 
     def _seal(self, topic: bytes, payload: bytes, kind: int, life: int, t_pub: int) -> bytes:
@@ -311,7 +313,7 @@ def test_what_passes_is_sealed_with_the_time_and_life_of_the_first_one(run: Run)
         (b"border/outlet/state", b"on", RETAINED, 5, NOW),
     ]
     [one, two] = run.passage.waiting(100)
-    assert (one.message.flags, two.message.flags) == (2, 3)
+    assert (one.message.retain, two.message.retain) == (False, True)
 
 
 def test_a_kill_at_any_moment_neither_loses_nor_doubles(tmp_path: Path) -> None:
@@ -452,4 +454,54 @@ def test_what_the_broker_will_never_take_is_named(run: Run) -> None:
     [one] = run.passage.waiting(1)
     run.passage.ended(one, "the topic has another label")
     assert run.named() == ["the topic has another label"]
-    assert run.spool.count(OUT) == 0
+    assert run.spool.count == 0
+
+
+# --- what other families say ----------------------------------------------------------------------
+
+PURPOSES = """
+[families.purposes.tree]
+care = []
+[families.purposes.reserve]
+"mill/#" = { aip = ["care"] }
+"""
+
+
+def judged(family: Any, more: str) -> Engine:
+    made = Engine([Labels(), family])
+    order = f'[policy]\norder = ["labels", "{family.name}"]\n'
+    made.load(parse(SITE + OUTLET + order + more), [])
+    return made
+
+
+def got(made: Engine, client: str, filt: str, topic: str, label: str) -> bool:
+    """Whether a client that subscribes gets a message."""
+    conn = made.connection(made.who(client))
+    asked = conn.subscribe(filt, 1, NOW_MS)
+    if asked.allow:
+        conn.subscribed(asked, 1, NOW_MS)
+    return asked.allow and conn.deliver(topic, label, LIVE, NOW_MS, 9).allow
+
+
+def test_a_border_reads_for_a_purpose_and_what_it_makes_is_for_none_until_the_site_says_so() -> (
+    None
+):
+    reads = ("outlet.in", "mill/+", "mill/1", "machine")
+    made = judged(PurposesFamily(), PURPOSES)
+    assert not got(made, *reads)
+    said = '[families.purposes.presubscribe]\n"outlet.in" = { "mill/+" = "care" }\n'
+    made = judged(PurposesFamily(), PURPOSES + said)
+    assert got(made, *reads)
+    bridge = '"shared.to.south" = { "#" = "care" }\n'
+    made = judged(PurposesFamily(), PURPOSES + said + bridge)
+    there = ("shared.to.south", "#", "border/outlet/mill/1", "shared")
+    assert not got(made, *there), "what the topic was for does not cross with it"
+    made = judged(
+        PurposesFamily(), PURPOSES + '"border/outlet/#" = { aip = ["care"] }\n' + said + bridge
+    )
+    assert got(made, *there)
+
+
+def test_a_border_receives_of_an_owner_what_that_lets_it() -> None:
+    made = judged(Owners(), "")
+    assert not got(made, "outlet.in", "mill/+", "mill/1", "machine")
