@@ -5,7 +5,9 @@ once, and what does not. The processes are those that `sealmq up` starts.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +18,10 @@ import pytest
 
 from bridge.graph import Heard, client
 from bridge.pair import Pair, join, joined, made, ran, written
-from run.sites import until
+from run.sites import sealmq
+from sealmq.client import Client
+from sealmq.client.errors import TimedOut
+from sealmq.kglink import KgClient, KgDenied
 from sealmq_spec.errors import Denied
 
 LIFE = 12  # 2^12 s
@@ -27,6 +32,13 @@ to = "shared"
 topics = ["mill/+"]
 declassify = true
 """
+BACK = """
+[borders.back]
+from = "reply@south"
+to = "machine"
+topics = ["@south/border/#", "@south/mill/#"]
+declassify = true
+"""
 INLET = """
 [borders.inlet]
 from = "shared@north"
@@ -34,6 +46,8 @@ to = "office"
 topics = ["@north/border/outlet/mill/#"]
 declassify = true
 """
+
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +138,7 @@ def test_a_border_that_is_killed_loses_and_doubles_nothing(
         assert {row["topic"].removeprefix("@north/border/outlet/") for row in crossed} == {"mill/1"}
 
 
-def test_nobody_publishes_in_a_borders_place_and_no_border_is_lent(pair: Pair) -> None:
+def test_nobody_else_publishes_in_a_borders_place(pair: Pair) -> None:
     async def scene() -> None:
         async with client(pair["south"], "desk") as desk:
             with pytest.raises(Denied, match="nobody else"):
@@ -132,4 +146,97 @@ def test_nobody_publishes_in_a_borders_place_and_no_border_is_lent(pair: Pair) -
             await desk.publish("border/other/x", "x", qos=1)
 
     asyncio.run(scene())
-    until(lambda: "border-outlet" in ran("status", str(pair["north"].root)), "the border's row")
+
+
+def test_operators_see_borders_and_what_they_declassify(pair: Pair) -> None:
+    north = str(pair["north"].root)
+    assert "border-outlet" in ran("status", north)
+    [row] = json.loads(ran("border", "list", north, "--json"))["borders"]
+    assert (row["name"], row["line"], row["declassify"], row["dropped"]) == (
+        "outlet",
+        "up",
+        True,
+        {},
+    )
+    assert re.search(r"outlet +machine +shared +yes +up", ran("border", "list", north))
+    assert "border-crossed" in ran("log", north, "-n", "all")
+    done = sealmq("doctor", north, "--json")
+    found = {row["name"]: row for row in json.loads(done.stdout)["tries"]}
+    assert found["border outlet declassifies"]["reason"].startswith("who has shared reads")
+    assert found["publish in a border's place"]["reason"] == "labels.publish.border"
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_borders_clients_in_other_hands_reach_what_its_table_lists_and_nothing_else(
+    pair: Pair,
+) -> None:
+    """Who has taken its process over has their secrets, and asks for what he likes."""
+
+    async def scene() -> None:
+        north = pair["north"]
+        async with await KgClient.connect(north.root / "run" / "kg" / "kg.sock") as kg:
+            stolen = await kg.border_enrol("outlet")
+            for name in ("outlet.in", "outlet.out"):
+                with pytest.raises(KgDenied, match="a border's"):
+                    await kg.lend(name)
+        heard: list[str] = []
+        async with Client.from_enrolment(stolen.reads["enrolment"]) as thief:
+            for filt in ("mill/#", "mill/1", "#", "border/#", "@south/#", "$share/x/mill/+"):
+                with pytest.raises(Denied):
+                    await thief.subscribe(filt, qos=1)
+            with pytest.raises(Denied):
+                await thief.publish("mill/1", "forged", qos=1)
+            await thief.subscribe("mill/+", qos=1)
+            await publish(pair, ["hidden"], "mill/1/secret")
+            await publish(pair, ["listed"])
+            heard.append((await thief.receive()).topic)
+            with pytest.raises(TimedOut):
+                await thief.receive(within=1)
+        assert heard == ["mill/1"]
+        async with Client.from_enrolment(stolen.publishes["enrolment"]) as thief:
+            for topic in ("mill/1", "elsewhere", "border/inlet/x", "border/outlets/x"):
+                with pytest.raises(Denied):
+                    await thief.publish(topic, "forged", qos=1)
+            with pytest.raises(Denied):
+                await thief.subscribe("#", qos=1)
+            await thief.publish("border/outlet/mill/2", "what it says there is its own", qos=1)
+
+    asyncio.run(scene())
+
+
+def test_what_was_made_by_a_border_circles_through_no_other(pair: Pair) -> None:
+    """South sends back what it was let have; north has a border for what comes."""
+    for name, site in pair.items():
+        for up in site.ups[-1:]:
+            assert up.end() == 0, name
+    written(pair["south"], "reply = []", 'parrot = { label = "reply", kind = "app" }')
+    written(pair["north"], "", "", BACK)
+    for words in (("south", "north", "--export", "reply"), ("north", "south", "--import", "reply")):
+        ran("peer", "add", str(pair[words[0]].root), *words[1:])
+    for site in pair.values():
+        site.up()
+    joined(pair)
+
+    async def scene() -> None:
+        async with (
+            hearing(pair, "panel", "@north/#") as panel,
+            client(pair["north"], "mill") as mill,
+            client(pair["south"], "parrot") as parrot,
+        ):
+            await mill.subscribe("border/#", qos=1)
+            home = Heard(mill)
+            await mill.publish("mill/1", "there", qos=1, life=LIFE)
+            await panel.until(lambda texts: texts == ["there"])
+            for topic in ("border/outlet/mill/1", "border/x/border/outlet/mill/1", "mill/1"):
+                await parrot.publish(topic, topic, qos=1, life=LIFE)
+            await home.until(lambda texts: len(texts) == 2)
+            await asyncio.sleep(1)
+            assert panel.texts == ["there"], "what came back goes out no more"
+            assert {m.topic for m in home.messages} == {
+                "border/back/border/outlet/mill/1",
+                "border/back/mill/1",
+            }
+
+    asyncio.run(scene())
+    [said] = pair["north"].events("border-back", "border-dropped")
+    assert said["reason"].startswith("hops")
