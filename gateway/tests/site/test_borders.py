@@ -26,8 +26,17 @@ listen = "127.0.0.1:8884"
 export = ["shared"]
 import = ["orders"]
 """
-OUT = {"from": "machine", "to": "shared", "topics": ["mill/+"], "declassify": True}
-IN = {"from": "orders@south", "to": "watch", "topics": ["@south/border/x/#", "@south/orders/+"]}
+OUT: dict[str, object] = {
+    "from": "machine",
+    "to": "shared",
+    "topics": ["mill/+"],
+    "declassify": True,
+}
+IN: dict[str, object] = {
+    "from": "orders@south",
+    "to": "watch",
+    "topics": ["@south/border/x/#", "@south/orders/+"],
+}
 
 
 def text(value: object) -> str:
