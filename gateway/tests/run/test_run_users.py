@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -122,7 +123,7 @@ def test_bridges_and_borders_each_have_a_user_of_their_own(
 ) -> None:
     row = SimpleNamespace
     found = {"kg": Identity("sealmq-kg", 901, 901)}
-    there = {"bridge": row(pw_uid=904), "border": row(pw_uid=905)}
+    there: dict[str, Any] = {"bridge": row(pw_uid=904), "border": row(pw_uid=905)}
     monkeypatch.setattr(users, "user_of", there.get)
     assert users.beside("border", {}) is None, "all processes share a user"
     user = users.beside("border", found)
