@@ -109,6 +109,20 @@ class Crossings:
     policy: str
 
 
+@dataclass(frozen=True, slots=True)
+class Across:
+    """A border. reads, publishes: enrolment (secret) and disabled of each of its clients. senders:
+    who may have published under the label that it opens. text, policy: as of Crossings.
+    """
+
+    reads: dict[str, Any] = field(repr=False)
+    publishes: dict[str, Any] = field(repr=False)
+    senders: Mapping[int, str]
+    text: str = field(repr=False)
+    kseq: int
+    policy: str
+
+
 class KgClient:
     """One connection. Make it with `connect`; `async with` closes it."""
 
@@ -321,6 +335,20 @@ class KgClient:
             "peer-take", peer=peer, certificate=certificate.hex(), packet=packet.hex()
         )
         return {str(label): int(number) for label, number in got["labels"].items()}
+
+    # --- what a border asks ---------------------------------------------------------------------
+
+    async def border_enrol(self, name: str) -> Across:
+        """Its clients and what it is, by the policy in force. KgUnknown: it is none any more."""
+        got = await self._call("border-enrol", border=name)
+        senders = {int(number): str(who) for number, who in got["senders"].items()}
+        ends = got["in"], got["out"]
+        return Across(*ends, senders, got["text"], int(got["kseq"]), got["policy"])
+
+    async def border_now(self) -> tuple[int, str]:
+        """kseq, and the digest of the policy in force."""
+        got = await self._call("border-now")
+        return int(got["kseq"]), str(got["policy"])
 
     async def clients(self) -> list[dict[str, Any]]:
         """number, name, label, kind, suite, disabled, removed, rotation, gen, pending.

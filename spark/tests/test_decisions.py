@@ -148,3 +148,20 @@ def test_what_was_let_through(spark: SparkSession) -> None:
         (SITE, HOUR, "publish", rule, *WHO.values(), 5),
         (SITE, HOUR + timedelta(hours=1), "publish", rule, *WHO.values(), 4),
     ]
+
+
+def test_what_passes_a_border_is_read_and_counted_where_the_mediator_decided_it(
+    spark: SparkSession,
+) -> None:
+    what = {"border": "outlet", "topic": "mill/1", "role": "border", "digest": "ab" * 16}
+    labels = {"label": "machine", "label_out": "shared", "sender": "mill"}
+    records = [
+        record("border-crossed", NOON, **what, **labels),
+        record("border-dropped", NOON, **what, **WHY),
+    ]
+    for one in records:
+        one["id"] = one["id"].replace("mediator", "border")
+    read = table(spark, records)
+    assert rows(decisions(read)) == []
+    found = read.select("border", "label", "label_out", "sender", "digest").collect()
+    assert tuple(found[0]) == ("outlet", "machine", "shared", "mill", "ab" * 16)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 VERSION = 1
-ROLES = ("kg", "mediator", "broker", "supervisor", "bridge")
+ROLES = ("kg", "mediator", "broker", "supervisor", "bridge", "border")
 
 Field = str | int | bool | list[str]
 
@@ -25,11 +25,14 @@ class Event(NamedTuple):
 TEXT: Mapping[str, int] = {
     "address": 300,
     "attribute": 64,
+    "border": 64,
     "client": 64,
     "client_id": 100,
     "detail": 500,
+    "digest": 64,
     "family": 32,
     "label": 64,
+    "label_out": 64,
     "name": 64,
     "of": 32,
     "peer": 300,
@@ -120,6 +123,9 @@ EVENTS: Mapping[str, Event] = {
     "rating-crossed": Event(("peer", "rating", "reason")),
     "peer-blocked": Event(("peer", "rating")),
     "peer-unblocked": Event(("peer", "rating")),
+    # Borders.
+    "border-crossed": Event(("border", "topic", "label", "label_out", "sender", "digest")),
+    "border-dropped": Event(("border", "topic", "reason"), ("digest",)),
     # The log itself.
     "log-recovered": Event(("segment", "lines", "dropped_bytes")),
     "log-lost": Event(("count",)),
@@ -141,6 +147,7 @@ LIMITED = frozenset(
         "attribute-away",
         "attribute-back",
         "attribute-changed",
+        "border-dropped",
         "bridge-down",
         "bridge-dropped",
         "bridge-up",

@@ -43,7 +43,7 @@ def clock() -> int:
 
 
 class Audit:
-    """`role`: kg, mediator, broker or supervisor. `inst`: of the process. `site`: 8 hex digits."""
+    """`role`: one of ROLES. `inst`: of the process. `site`: 8 hex digits."""
 
     def __init__(
         self,

@@ -32,21 +32,23 @@ class Refused(Exception):
 
 def runs(layout: Layout) -> bool:
     """Whether there is a bridge that lives."""
-    return bool(_said(layout))
+    return bool(_said(layout, ROLE))
 
 
-def _said(layout: Layout) -> dict[str, Any]:
-    said = ready.read_json(layout.run_of(ROLE) / "lines.json") or {}
+def _said(layout: Layout, role: str) -> dict[str, Any]:
+    said = ready.read_json(layout.run_of(role) / "lines.json") or {}
     pid, start = said.get("pid"), said.get("start")
     alive = type(pid) is int and start is not None and proc.start_of(pid) == start
     return said if alive else {}
 
 
-def line(layout: Layout, peer: str) -> dict[str, Any]:
-    """line: "up", or why it is not; waiting: messages; dropped: how many, by reason."""
-    said = _said(layout)
+def line(layout: Layout, name: str, role: str = ROLE) -> dict[str, Any]:
+    """Of a peer, or of what another role calls so. line: "up", or why it is not; waiting: messages;
+    dropped: how many, by reason.
+    """
+    said = _said(layout, role)
     lines = said.get("lines")
-    row = lines.get(peer) if isinstance(lines, dict) else None
+    row = lines.get(name) if isinstance(lines, dict) else None
     row = row if isinstance(row, dict) else {}
     dropped = row.get("dropped")
     return {

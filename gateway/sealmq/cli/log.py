@@ -72,8 +72,9 @@ def run(args: argparse.Namespace) -> int:
 
     layout = Layout.open(args.site)
     events = frozenset(EVENTS) - _COUNTED
-    roles = ("kg", "mediator", "bridge")
-    tails = [Tail(layout.audit(role), role, events, args.lines) for role in roles]
+    folders = [(layout.audit(role), role) for role in ("kg", "mediator", "bridge")]
+    folders += [(folder, "border") for folder in sorted(layout.audit("").glob("border-*"))]
+    tails = [Tail(folder, role, events, args.lines) for folder, role in folders]
     lines = _Lines(layout.up_log)
     _elsewhere(layout)
 

@@ -34,6 +34,7 @@ _GENERAL = (
     "broker",
     "client",
     "peer",
+    "border",
     "rekey",
     "backup",
     "restore",

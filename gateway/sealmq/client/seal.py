@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 
 from sealmq_spec.aead import seal
 from sealmq_spec.const import M1_HEAD, M2, M2_HEAD, OP_COMMAND, TAG, USE_PUBLISH
-from sealmq_spec.envelope import nonce_link, put_m2, tail_m2
+from sealmq_spec.envelope import nonce_link, nonce_m1, put_m1, put_m2, tail_m1, tail_m2
 from sealmq_spec.errors import Malformed, Misuse
-from sealmq_spec.keys import link_key
+from sealmq_spec.keys import inner_key, link_key
 from sealmq_spec.session import Session
 from sealmq_spec.tlv import EMPTY
 
@@ -35,6 +35,24 @@ def seal_message(
     buf[front : front + n] = payload
     session.seal_publish(buf, 0, n, topic, flags, kind, life, mono, block)
     return session.ctr, bytes(buf)
+
+
+def seal_inner(
+    session: Session, topic: bytes, payload: bytes, kind: int, life: int, t_pub: int
+) -> bytes:
+    """m1 alone, which `seal_passed` sends, in whichever boot session; its counter is this one's.
+    t_pub: Unix seconds, of the message that it is made from.
+    """
+    i = session.ident
+    own = i.own
+    if own is None:
+        raise Misuse("no roots yet: connect first")
+    head = bytearray(M1_HEAD)
+    who = i.client, session.boot, session.salt
+    put_m1(head, 0, own.suite, kind, own.epoch, *who, session.next_ctr(), t_pub, life)
+    key = inner_key(i.site, own.suite, *who, own.r_bar)
+    tail = tail_m1(i.site, own.label, topic)
+    return seal(session.make(own.suite, key), nonce_m1(head, 0), bytes(head), tail, payload)
 
 
 def seal_passed(

@@ -240,6 +240,17 @@ class AtMediator:
             told.add(rule)
         return ", ".join(sorted(told)) or "no acknowledgement"
 
+    async def in_place_of_a_border(self, mounts: Sequence[str]) -> str:
+        """What stands there has passed the border, as readers take it."""
+        told = set()
+        for mount in mounts:
+            topic = f"{mount}sealmq-doctor"
+            rule = await self.writer.publish(topic, self.writer.seal(topic, b"in its place"))
+            if rule is None:
+                raise Failed(f"a publish to {topic} by another client is taken")
+            told.add(rule)
+        return ", ".join(sorted(told)) or "no acknowledgement"
+
     async def empty_retained(self) -> str:
         """Whoever can write into the connection clears a retained message with an empty one."""
         writer = self.writer

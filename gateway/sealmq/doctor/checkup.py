@@ -18,6 +18,7 @@ from sealmq.run.ready import Ready
 from sealmq.site.canary import READER, STRANGER, WRITER
 from sealmq.site.config import Config, load
 from sealmq.site.layout import Layout
+from sealmq.site.model import Border
 from sealmq.site.values import ANYWHERE, address
 from sealmq_spec.identity import Identity
 
@@ -141,7 +142,10 @@ async def _tries(
         "clear a retained message with an empty one": inside.empty_retained,
         "clients are sent to this mediator": lambda: inside.advertised(config.mediator),
     }
-    results = []
+    if config.borders:
+        mounts = [border.mount for border in config.borders.values()]
+        at_mediator["publish in a border's place"] = lambda: inside.in_place_of_a_border(mounts)
+    results = [_declassifies(border) for border in config.borders.values() if border.declassify]
     for name, family in families.items():
         try:
             at_mediator |= family.tries(inside)
@@ -155,6 +159,16 @@ async def _tries(
         results += [Result(name, None, "an honest message does not arrive") for name in at_mediator]
     inside.close()
     return results
+
+
+# Nothing that can be tried: whoever reads this has to know.
+def _declassifies(border: Border) -> Result:
+    return Result(
+        f"border {border.name} declassifies",
+        True,
+        f"who has {border.label_out} reads what {border.label_in} is needed for otherwise: "
+        + ", ".join(border.topics),
+    )
 
 
 async def _fresh(inside: AtMediator, name: str, work: Try) -> Result:

@@ -277,6 +277,11 @@ class Policy(Protocol):
         ...
 
     @property
+    def borders(self) -> Mapping[str, Any]:
+        """Borders by name (site.model.Border): what each may read, and where it publishes."""
+        ...
+
+    @property
     def families(self) -> Mapping[str, Mapping[str, Any]]:
         """[families.NAME]: a family's own settings, which it checks itself."""
         ...

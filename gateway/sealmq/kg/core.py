@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from sealmq import peerkeys
 from sealmq.kgtypes import Applied
-from sealmq.kinds import GATEWAY
+from sealmq.kinds import GATEWAY, OF_THE_SITE
 from sealmq.order import Order
 from sealmq.site.canary import is_canary
 from sealmq.site.config import loads
@@ -254,9 +254,9 @@ class Kg:
         with self._store.transaction() as tx:
             known = rows.clients(tx)
             found = [self._there(known.get(name), name) for name in names]
-            bridges = next((row.name for row in found if row.kind == GATEWAY), None)
-            if bridges is not None:
-                raise Denied(f"client {bridges} is a bridge's, and is never enrolled")
+            its_own = next((row for row in found if row.kind in OF_THE_SITE), None)
+            if its_own is not None:
+                raise Denied(f"client {its_own.name} is {_whose(its_own)}, and is never enrolled")
             return [self._enrolment(row, rows.ps(tx, self._store.vault, row)) for row in found]
 
     def lend(self, name: str) -> tuple[dict[str, Any], bytes]:
@@ -268,8 +268,8 @@ class Kg:
         mediator = self._config.mediator.number
         with self._store.transaction() as tx:
             row = self._named(tx, name)
-            if row.kind == GATEWAY:
-                raise Denied(f"client {name} is a bridge's, and is not lent")
+            if row.kind in OF_THE_SITE:
+                raise Denied(f"client {name} is {_whose(row)}, and is not lent")
             if row.disabled:
                 raise Denied(f"client {name} is disabled: its label is none")
             slots = rows.links(tx, self._store.vault, row.number).get(row.number, [])
@@ -319,6 +319,24 @@ class Kg:
                     }
                 )  # fmt: skip
             return made
+
+    def border_enrol(self, name: str) -> dict[str, Any]:
+        """A border's two clients, `in` and `out`: the enrolment of each, whose secret that holds,
+        and `disabled`. senders: who may have published under its label, by number.
+        """
+        border = self._config.borders.get(name)
+        if border is None:
+            raise Unknown(f"there is no border {name}", "[borders] in sealmq.toml has those")
+        made: dict[str, Any] = {}
+        with self._store.transaction() as tx:
+            for word, client in (("in", border.client_in), ("out", border.client_out)):
+                row = self._named(tx, client)
+                enrolment = self._enrolment(row, rows.ps(tx, self._store.vault, row))
+                made[word] = {"enrolment": enrolment, "disabled": row.disabled}
+            label = rows.labels(tx)[border.label_in].number
+            found = rows.clients(tx).values()
+            made["senders"] = {row.number: row.name for row in found if row.label == label}
+        return made
 
     def publishers(self) -> dict[int, str]:
         """Who may have published under a label that is exported, by number."""
@@ -450,6 +468,10 @@ class Kg:
                 "labels": sum(not row.removed for row in rows.labels(tx).values()),
                 "clients": sum(not row.removed for row in rows.clients(tx).values()),
             }
+
+
+def _whose(row: ClientRow) -> str:
+    return f"a {'bridge' if row.kind == GATEWAY else row.kind}'s"
 
 
 def list_labels(store: KgStore) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from .errors import Bad, Denied, Unknown
 MEDIATOR = "mediator"
 ADMIN = "admin"
 BRIDGE = "bridge"
+BORDER = "border"
 _U32 = 0xFFFF_FFFF
 _MAX_ENTRIES = 10_000_000
 _MAX_NAME = 64
@@ -251,6 +252,16 @@ class Ops:
         self._write(done)
         return {"labels": mine, "kseq": done.kseq}
 
+    # --- border -----------------------------------------------------------------------------------
+
+    def border_enrol(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        found = self._kg.border_enrol(_checked_name(f.get("border")))
+        config = self._kg.config
+        return {**found, "text": config.text, "policy": config.digest, "kseq": self._kg.kseq()}
+
+    def border_now(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        return {"kseq": self._kg.kseq(), "policy": self._kg.config.digest}
+
     def clients(self, peer: Peer, f: Fields) -> dict[str, Any]:
         return {"clients": self._kg.clients()}
 
@@ -286,6 +297,8 @@ _TABLE: dict[str, tuple[str, Callable[[Ops, Peer, Fields], dict[str, Any]]]] = {
     "peer-now": (BRIDGE, Ops.peer_now),
     "peer-give": (BRIDGE, Ops.peer_give),
     "peer-take": (BRIDGE, Ops.peer_take),
+    "border-enrol": (BORDER, Ops.border_enrol),
+    "border-now": (BORDER, Ops.border_now),
 }
 
 

@@ -23,12 +23,12 @@ from sealmq.site.layout import Layout
 from sealmq.unix import credentials, short_path
 
 from .errors import KgRefusal
-from .ops import ADMIN, BRIDGE, MEDIATOR, Ops, Peer
+from .ops import ADMIN, BORDER, BRIDGE, MEDIATOR, Ops, Peer
 
 log = logging.getLogger("sealmq.kg")
 
 _FRAME_S = 10.0
-# Of one user. Four have a role at most: we, the mediator's, root, and the site's owner.
+# Of one user. Six have a role at most: we, the mediator's, root, the site's owner, bridge, borders.
 _MAX_CONNECTIONS = 16
 # A watcher that does not read its events is dropped before they pile up.
 _MAX_UNREAD = 1 << 20
@@ -78,9 +78,10 @@ class Server:
     # The kernel keeps out whom it can; SO_PEERCRED decides in any case. Root needs no permission.
     def _open_to_roles(self, path: Path) -> None:
         others = {self._layout.root.stat().st_uid, self._layout.state_of("mediator").stat().st_uid}
-        bridge = self._layout.state_of("bridge")
-        if bridge.is_dir():
-            others.add(bridge.stat().st_uid)
+        for role in (BRIDGE, BORDER):
+            state = self._layout.state_of(role)
+            if state.is_dir():
+                others.add(state.stat().st_uid)
         os.chmod(path, 0o600 if others <= {0, os.geteuid()} else 0o666)
 
     async def stop(self) -> None:
@@ -248,7 +249,8 @@ def roles_of(uid: int, layout: Layout, own: int | None = None) -> frozenset[str]
         roles.add(MEDIATOR)
     if uid in (0, layout.root.stat().st_uid):
         roles.add(ADMIN)
-    bridge = layout.state_of("bridge")
-    if uid == ours or (bridge.is_dir() and uid == bridge.stat().st_uid):
-        roles.add(BRIDGE)
+    for role in (BRIDGE, BORDER):
+        state = layout.state_of(role)
+        if uid == ours or (state.is_dir() and uid == state.stat().st_uid):
+            roles.add(role)
     return frozenset(roles)

@@ -104,7 +104,8 @@ def look(layout: Layout, config: Config | None, note: str | None = None) -> Stat
 
 
 async def _all(layout: Layout, ours: Mapping[str, Any], supervisor: bool) -> list[ProcessStatus]:
-    roles = [*ROLES, *(["bridge"] if "bridge" in ours else [])]
+    beside = sorted(role for role in ours if role.startswith(("bridge", "border-")))
+    roles = [*ROLES, *beside]
     return list(
         await asyncio.gather(*(_one(layout, role, ours.get(role), supervisor) for role in roles))
     )
@@ -153,7 +154,7 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
         shown = note or shown
         ok = note is None
         return ProcessStatus(role, pid, word.address, ok, user, shown, word.kind, word.version)
-    if role == "bridge":
+    if role.startswith(("bridge", "border-")):
         told = ready.read_json(layout.run_of(role) / "lines.json") or {}
         lines = told.get("lines")
         rows = lines.items() if isinstance(lines, dict) else ()

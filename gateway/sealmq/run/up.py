@@ -19,7 +19,7 @@ from sealmq import peerkeys
 from sealmq.broker.target import names_password
 from sealmq.site import config as site_config
 from sealmq.site import masterkey, reach
-from sealmq.site.layout import Layout, prepare, prepare_bridge
+from sealmq.site.layout import Layout, border_role, prepare, prepare_borders, prepare_bridge
 from sealmq.site.reserve import Reserve
 
 from . import proc, users
@@ -37,6 +37,7 @@ MODULES: Mapping[str, str] = {
     "broker": "sealmq.broker.process",
     "mosquitto": "sealmq.broker.private",
     "bridge": "sealmq.bridge.process",
+    "border": "sealmq.border.process",
 }
 ROLES = ("kg", "broker", "mediator")
 # Where what `up` writes goes to; `sealmq log` reads the first and names the second.
@@ -63,6 +64,13 @@ class _Site:
     keys: masterkey.RoleKeys
     identities: Mapping[str, Identity]
     bridge: Identity | None = None
+    border: Identity | None = None
+
+    def runs_as(self, role: str) -> Identity | None:
+        """As whom a role runs; None: as we do."""
+        if role == users.BRIDGE:
+            return self.bridge
+        return self.border if role.startswith(users.BORDER) else self.identities.get(role)
 
 
 def bring_up(
@@ -94,12 +102,15 @@ def bring_up(
     lock = SiteLock.take(layout.up_lock, options.site)
     try:
         users.give_back(layout, found)
-        bridge = users.bridge(found) if config.peers else None
+        bridge = users.beside(users.BRIDGE, found) if config.peers else None
         if config.peers:
             prepare_bridge(layout, bridge)
+        border = users.beside(users.BORDER, found) if config.borders else None
+        if config.borders:
+            prepare_borders(layout, config.borders, border)
         harden()
         os.umask(0o077)
-        site = _Site(layout, config, keys, found, users.as_bridge(bridge))
+        site = _Site(layout, config, keys, found, users.as_beside(bridge), users.as_beside(border))
         if options.broker is not None and names_password(options.broker):
             say(
                 "warning: a password on the command line can be read by everybody on this host; "
@@ -144,7 +155,7 @@ def assemble(
             layout.root,
             secrets,
             keep=[lock.fd, *(broker.keep if role == "mediator" else [])],
-            identity=site.bridge if role == "bridge" else site.identities.get(role),
+            identity=site.runs_as(role),
             **more,
         )
 
@@ -158,6 +169,9 @@ def assemble(
         der = peerkeys.certificate(keys.line, keys.kg, here.id, here.name)
         shown = {"line": keys.line.hex(), "certificate": der.hex()}
         parts.append(process_by_file(start("bridge", shown), layout, say))
+    for name in site.config.borders:
+        border = start(border_role(name), {"border": name}, "border")
+        parts.append(process_by_file(border, layout, say))
     return parts
 
 
@@ -184,7 +198,7 @@ def summary(site: _Site, broker: Chosen) -> list[str]:
     layout, config = site.layout, site.config
     at = {role: told.address for role in ROLES if (told := read(layout, role)) is not None}
     if site.identities:
-        found = [*site.identities.values(), *([site.bridge] if site.bridge else [])]
+        found = [*site.identities.values(), *filter(None, (site.bridge, site.border))]
         who = "separate: " + ", ".join(one.name for one in found)
     else:
         who = "shared user: the processes are not protected from one another"

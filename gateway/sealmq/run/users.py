@@ -23,8 +23,8 @@ from sealmq.site.layout import GROUP, ROLES, Layout, group, separate_users, user
 from .child import Identity
 from .errors import BadUsers
 
-IN_GROUP = ("kg", "mediator", "bridge")
-BRIDGE = "bridge"
+BRIDGE, BORDER = "bridge", "border"
+IN_GROUP = ("kg", "mediator", BRIDGE, BORDER)
 
 
 def name_of(role: str) -> str:
@@ -46,20 +46,28 @@ def identities() -> dict[str, Identity]:
     }
 
 
-def bridge(found: Mapping[str, Identity]) -> pwd.struct_passwd | None:
-    """As whom bridges run, where the other processes are kept apart. BadUsers: there is nobody."""
+def beside(role: str, found: Mapping[str, Identity]) -> pwd.struct_passwd | None:
+    """As whom bridges, or borders, run where the other processes are kept apart. BadUsers: there is
+    nobody.
+    """
     if not found:
         return None
-    user = user_of(BRIDGE)
-    if user is None or user.pw_uid in {who.uid for who in found.values()} | {0}:
+    user, [other] = user_of(role), {BRIDGE, BORDER} - {role}
+    taken = {who.uid for who in found.values()} | {0}
+    if (there := user_of(other)) is not None:
+        taken.add(there.pw_uid)
+    if user is None or user.pw_uid in taken:
         raise BadUsers(
-            "this site has peers, and there is no user sealmq-bridge of its own",
+            f"this site has {_HAS[role]}, and there is no user {name_of(role)} of its own",
             "sudo sealmq system-users",
         )
     return user
 
 
-def as_bridge(user: pwd.struct_passwd | None) -> Identity | None:
+_HAS = {BRIDGE: "peers", BORDER: "borders"}
+
+
+def as_beside(user: pwd.struct_passwd | None) -> Identity | None:
     """The same, for starting a process."""
     gid = group()
     groups = () if gid is None else (gid,)
@@ -120,7 +128,7 @@ def create() -> list[str]:
     if not _exists(GROUP, grp.getgrnam):
         _call("groupadd", "--system", GROUP)
         made.append(f"group {GROUP}")
-    for role in (*ROLES, BRIDGE):
+    for role in (*ROLES, BRIDGE, BORDER):
         name = name_of(role)
         if not _exists(name, pwd.getpwnam):
             _call(

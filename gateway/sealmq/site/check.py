@@ -15,12 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sealmq.families import hours
-from sealmq.kinds import GATEWAY, KINDS
+from sealmq.kinds import KINDS, OF_THE_SITE
 from sealmq.near import near
 from sealmq_spec.const import U24
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
-from . import canary, peers, uses, values
+from . import borders, canary, peers, uses, values
 from .errors import ConfigError
 from .lines import line_of
 from .model import (
@@ -54,6 +54,7 @@ _TABLES = (
     "creation",
     "attributes",
     "peers",
+    "borders",
 )
 
 
@@ -99,6 +100,8 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
     peers.check(found, labels, below)
     clients = _clients(values.table(doc, "clients"), labels)
     clients |= peers.clients(found, labels, clients)
+    across = borders.read(values.table(doc, "borders"), found, labels, below)
+    clients |= borders.clients(across, clients)
     canary.check(labels, clients)
     policy = _policy(values.table(doc, "policy"))
     return Config(
@@ -117,6 +120,7 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
         families=MappingProxyType(_families(values.table(doc, "families"))),
         below=MappingProxyType(below),
         peers=MappingProxyType(found),
+        borders=MappingProxyType(across),
     )
 
 
@@ -282,8 +286,8 @@ def _labels(t: Mapping[str, Any], theirs: Mapping[str, Label]) -> dict[str, Labe
     return out
 
 
-# Of the kind that is left out are the clients of bridges, which [peers] makes.
-_KINDS = tuple(kind for kind in KINDS if kind != GATEWAY)
+# Of the kinds that are left out are the clients that [peers] and [borders] make.
+_KINDS = tuple(kind for kind in KINDS if kind not in OF_THE_SITE)
 
 
 def _clients(t: Mapping[str, Any], labels: Mapping[str, Label]) -> dict[str, Client]:

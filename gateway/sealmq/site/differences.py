@@ -18,6 +18,7 @@ _AT_START = (
     "broker",
     "mediator",
     "peers",
+    "borders",
     "policy.order",
     "limits.queue_messages",
     "limits.queue_kib",

@@ -14,7 +14,7 @@ import pwd
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -179,6 +179,19 @@ def prepare_bridge(layout: Layout, user: pwd.struct_passwd | None) -> None:
     _folder(layout.state_of("bridge"), 0o700, user)
     _folder(layout.run_of("bridge"), 0o755, user)
     _folder(layout.audit("bridge"), 0o750, user)
+
+
+def border_role(name: str) -> str:
+    """What the process of a border is called; all borders share the folder of state."""
+    return f"border-{name}"
+
+
+def prepare_borders(layout: Layout, names: Iterable[str], user: pwd.struct_passwd | None) -> None:
+    """The same for the borders, of a site that has some."""
+    _folder(layout.state_of("border"), 0o700, user)
+    for role in map(border_role, names):
+        _folder(layout.run_of(role), 0o755, user)
+        _folder(layout.audit(role), 0o750, user)
 
 
 @contextlib.contextmanager

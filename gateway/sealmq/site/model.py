@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import Any
 
 from sealmq.families.hours import Named
+from sealmq.kinds import MADE
+from sealmq_spec.topics import matches
 
 BOTTOM = "bottom"
 TOP = "top"
@@ -161,6 +163,59 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
+class Border:
+    """[borders.NAME]: what is published under label_in, on topics that match one of `topics`, is
+    opened here and published again under label_out, below `mount`. declassify: whether the operator
+    has said that this lets in readers who could not read it before.
+    """
+
+    name: str
+    label_in: str
+    label_out: str
+    topics: tuple[str, ...]
+    declassify: bool = False
+
+    @property
+    def client_in(self) -> str:
+        """The client, of kind border, that reads."""
+        return f"{self.name}.in"
+
+    @property
+    def client_out(self) -> str:
+        """The client, of kind border, that publishes."""
+        return f"{self.name}.out"
+
+    @property
+    def mount(self) -> str:
+        """Where it publishes, and nobody else does."""
+        return f"{MADE}{self.name}/"
+
+    def place(self, topic: str) -> str:
+        """Where a message on that topic is published again."""
+        return self.mount + _at_home(topic)
+
+    def refuses(self, topic: str, label: str) -> str:
+        """Why a message does not pass; "": it does. What a border has made leaves its site by no
+        other one, and a message passes two at most: out of its site, and into another.
+        """
+        if label != self.label_in:
+            return f"label: it has {label}, and this border opens {self.label_in}"
+        if not any(matches(filt, topic) for filt in self.topics):
+            return "not listed: no filter of this border matches its topic"
+        home = _at_home(topic)
+        if home.startswith(MADE):
+            if home == topic:
+                return "loop: a border of this site has made it"
+            if "/" not in home[len(MADE) :] or home.split("/", 2)[2].startswith(MADE):
+                return "hops: it has passed two borders"
+        return ""
+
+
+def _at_home(topic: str) -> str:
+    return topic.partition("/")[2] if topic.startswith("@") else topic
+
+
+@dataclass(frozen=True, slots=True)
 class Creation:
     """One [[creation]] rule: who may create a topic that matches `filter`. Both empty: nobody."""
 
@@ -196,7 +251,7 @@ class Attribute:
 @dataclass(frozen=True, slots=True)
 class Config:
     """A whole sealmq.toml. `labels` holds the site's own labels, without bottom, top and none, and
-    those that neighbours export to it; `clients` those of its bridges, too.
+    those that neighbours export to it; `clients` those of its bridges and borders, too.
 
     `families` holds the tables [families.NAME] as they stand; each family checks its own. `text`:
     what it was read from.
@@ -215,6 +270,7 @@ class Config:
     families: Mapping[str, Mapping[str, Any]]
     below: Mapping[str, frozenset[str]] = field(repr=False)
     peers: Mapping[str, Peer] = field(default_factory=dict)
+    borders: Mapping[str, Border] = field(default_factory=dict)
     text: str = field(default="", repr=False, compare=False)
 
     @property

@@ -15,6 +15,12 @@ def of_label(doc: Mapping[str, Any], name: str) -> list[str]:
     found = [f"labels.{low}" for low, row in _rows(doc, "labels") if name in _list(row, "over")]
     found += [f"clients.{who}" for who, row in _rows(doc, "clients") if _of(row, "label") == name]
     found += [f"topics.{topic}" for topic, label in _rows(doc, "topics") if label == name]
+    found += [
+        f"borders.{of}.{word}"
+        for of, row in _rows(doc, "borders")
+        for word in ("from", "to")
+        if _of(row, word) == name
+    ]
     found += [key for key, names in _lists(_named_in(doc), "labels") if name in names]
     return found
 

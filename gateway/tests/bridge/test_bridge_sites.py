@@ -6,12 +6,9 @@ One pair for all tests, in their order: the last one takes the peer out.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import re
 import signal
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -21,7 +18,8 @@ from typing import Any
 import pytest
 
 from bridge.graph import Heard, client
-from run.sites import Site, Up, sealmq, until
+from bridge.pair import Pair, join, joined, made, ran, written
+from run.sites import until
 from sealmq_spec.errors import Denied
 
 LIFE = 12  # 2^12 s
@@ -34,77 +32,16 @@ FACTS = {
 }
 
 
-class Joined(Site):
-    """A site of the pair."""
-
-    def up(self, *options: str, env: dict[str, str] | None = None) -> Up:
-        made = Up.start(self, ["-m", "sealmq.cli", "up", str(self.root), *options], env or {})
-        self.ups.append(made)
-        return made.ready()
-
-    def line(self) -> dict[str, Any]:
-        """What `sealmq peer list` says of its one peer."""
-        done = sealmq("peer", "list", str(self.root), "--json")
-        rows: list[dict[str, Any]] = json.loads(done.stdout)["peers"]
-        return rows[0]
-
-    def bridge(self) -> int:
-        told = json.loads((self.root / "run" / "up.json").read_text())["processes"]
-        return int(told["bridge"]["pid"])
-
-    def dropped(self) -> list[dict[str, Any]]:
-        """What the bridge's audit log names."""
-        rows = []
-        for path in sorted((self.root / "audit").glob("bridge/*")):
-            for line in path.read_text().splitlines():
-                with contextlib.suppress(ValueError):
-                    rows.append(json.loads(line))
-        return [row for row in rows if row["event"] == "bridge-dropped"]
-
-
-Pair = dict[str, Joined]
-
-
-def ran(*words: str) -> str:
-    done = sealmq(*words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def made(folder: Path, name: str) -> Joined:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    root, key = folder / name, folder / f"{name}.key"
-    words = ("--key-file", str(key), "--listen", f"127.0.0.1:{port}")
-    ran("init", str(root), "--policy", "labels", *words)
-    site = Joined(root, key)
-    text = (root / "sealmq.toml").read_text()
-    labels, clients = FACTS[name]
-    text = text.replace('kind = "embedded"', 'kind = "mosquitto"')
-    if name == "north":  # south's label is over one that its peer brings
-        text = re.sub(r"(?m)^\[labels\]$", f"[labels]\n{labels}", text)
-        text = re.sub(r"(?m)^\[clients\]$", f"[clients]\n{clients}", text)
-    (root / "sealmq.toml").write_text(text)
-    return site
-
-
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
     with tempfile.TemporaryDirectory(prefix="sealmq-") as name:
         sites = {one: made(Path(name), one) for one in ("north", "south")}
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            at = f"127.0.0.1:{free.getsockname()[1]}"
-        north, south = str(sites["north"].root), str(sites["south"].root)
-        theirs = ran("peer", "fingerprint", south).strip()
-        ran("peer", "add", north, "south", "--fingerprint", theirs, "--listen", at,
-            "--export", "heat")  # fmt: skip
-        theirs = ran("peer", "fingerprint", north).strip()
-        ran("peer", "add", south, "north", "--fingerprint", theirs, "--address", at,
-            "--import", "heat")  # fmt: skip
-        path = sites["south"].root / "sealmq.toml"
+        labels, clients = FACTS["north"]
+        written(sites["north"], labels, clients)
+        join(sites, "heat")
+        # Its label is over one that its peer brings.
         labels, clients = FACTS["south"]
-        text = re.sub(r"(?m)^\[labels\]$", f"[labels]\n{labels}", path.read_text())
-        path.write_text(re.sub(r"(?m)^\[clients\]$", f"[clients]\n{clients}", text))
+        written(sites["south"], labels, clients)
         try:
             for site in sites.values():
                 site.up()
@@ -114,10 +51,6 @@ def pair() -> Iterator[Pair]:
             for site in sites.values():
                 for up in site.ups:
                     up.end()
-
-
-def joined(pair: Pair) -> None:
-    until(lambda: all(site.line()["line"] == "up" for site in pair.values()), "the line")
 
 
 @asynccontextmanager

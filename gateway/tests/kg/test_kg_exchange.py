@@ -293,3 +293,34 @@ def test_a_peer_cannot_use_up_the_epochs_that_one_who_leaves_needs(pair: Pair) -
     now += 86_400_000
     pair.take(sealed("north", {"exports": [export]}))
     assert pair.roots("south", "heat@north").r == b"\x11" * 32
+
+
+BORDER = '[borders.outlet]\nfrom = "mill"\nto = "heat"\ntopics = ["a"]\ndeclassify = true\n'
+
+
+def test_a_borders_clients_get_the_roots_of_their_own_labels_from_its_process_alone(
+    pair: Pair,
+) -> None:
+    kg = pair.kg["north"]
+    with pytest.raises(Unknown, match="no border"):
+        kg.border_enrol("outlet")
+    kg.apply(parse(EXPORT.replace("[labels]", "[labels]\nmill = []") + BORDER))
+    found = kg.border_enrol("outlet")
+    for word, label in (("in", "mill"), ("out", "heat")):
+        assert found[word]["enrolment"]["name"] == f"outlet.{word}"
+        device = Device(found[word]["enrolment"])
+        device.accept(kg.answer(device.ask(), 1)[0].packet)
+        own, held = device.ident.own, pair.roots("north", label)
+        assert (own.label, own.r, own.r_bar) == (held.label, held.r, held.r_bar)
+        for ask in (kg.enrol, kg.lend):
+            with pytest.raises(Denied, match="a border's"):
+                ask(f"outlet.{word}")
+
+
+def test_whoever_takes_a_border_out_gives_what_it_has_opened_new_keys(pair: Pair) -> None:
+    kg, text = pair.kg["north"], EXPORT.replace("[labels]", "[labels]\nmill = []")
+    kg.apply(parse(text + BORDER))
+    before = pair.roots("north", "mill")
+    done = kg.apply(parse(text))
+    assert ("outlet.in", "mill", "removed") in done.left
+    assert pair.roots("north", "mill").epoch == before.epoch + 1

@@ -279,16 +279,19 @@ def told_as(uid: int, path: Path) -> str:
 
 OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "took", "reload", "rekey",
        "reopen", "enrol", "lend", "clients", "labels", "status", "hold", "policy", "keep", "kept",
-       "mediators", "peer-enrol", "peer-now", "peer-give", "peer-take"]  # fmt: skip
+       "mediators", "peer-enrol", "peer-now", "peer-give", "peer-take", "border-enrol",
+       "border-now"]  # fmt: skip
 
 
 def test_who_may_what(site: MadeSite) -> None:
     layout, me = site.layout, os.geteuid()
-    assert roles_of(me, layout) == {"mediator", "admin", "bridge"}
+    assert roles_of(me, layout) == {"mediator", "admin", "bridge", "border"}
     assert roles_of(0, layout) >= {"admin"}
     assert roles_of(54321, layout) == frozenset()
     assert {op: role for op, (role, _) in _TABLE.items()} == {
-        op: "mediator" if i < 7 else "bridge" if op.startswith("peer-") else "admin"
+        op: {"peer": "bridge", "border": "border"}.get(
+            op.partition("-")[0], "mediator" if i < 7 else "admin"
+        )
         for i, op in enumerate(OPS)
     }
     if me == 0:
@@ -299,7 +302,7 @@ def test_who_may_what(site: MadeSite) -> None:
         assert roles_of(0, layout, kg) == {"admin"}
         assert roles_of(54322, layout, kg) == {"admin"}
         # the owner's site, brought up by root
-        assert roles_of(0, layout) == {"mediator", "admin", "bridge"}
+        assert roles_of(0, layout) == {"mediator", "admin", "bridge", "border"}
 
 
 def test_without_a_role_every_operation_is_denied(site: MadeSite, kg: Kg) -> None:

@@ -8,10 +8,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from run.sites import FAKES, Site, sealmq
+from sealmq.run import users
 from sealmq.run.child import Identity
 from sealmq.run.errors import BadUsers
 from sealmq.run.users import check
@@ -62,7 +65,7 @@ def test_each_process_runs_as_its_own_user_and_reaches_nothing_of_the_others(
     assert done.returncode == 0, f"needs a mount namespace of its own: {done.stderr}"
     told = json.loads(done.stdout)
     # Where this machine has them already, nothing is left to be made.
-    assert told["made"][-1] in ("made user sealmq-bridge", "all users are there already")
+    assert told["made"][-1] in ("made user sealmq-border", "all users are there already")
     assert told["again"] == ["all users are there already"]
     for status in (told["status"], told["restarted"]):
         assert status["code"] == 0, told["log"]
@@ -113,3 +116,20 @@ def test_each_process_runs_as_its_own_user_and_reaches_nothing_of_the_others(
     assert mosquitto["seen"] == "seen\n"
     assert "PermissionError" in mosquitto["read"]
     assert mosquitto["code"] == 0
+
+
+def test_bridges_and_borders_each_have_a_user_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = SimpleNamespace
+    found = {"kg": Identity("sealmq-kg", 901, 901)}
+    there: dict[str, Any] = {"bridge": row(pw_uid=904), "border": row(pw_uid=905)}
+    monkeypatch.setattr(users, "user_of", there.get)
+    assert users.beside("border", {}) is None, "all processes share a user"
+    user = users.beside("border", found)
+    assert user is not None
+    assert user.pw_uid == 905
+    for wrong in (None, row(pw_uid=0), row(pw_uid=901), row(pw_uid=904)):
+        there["border"] = wrong
+        with pytest.raises(BadUsers, match="this site has borders, and there is no user"):
+            users.beside("border", found)

@@ -45,6 +45,7 @@ NOT_COUNTED = {
     **dict.fromkeys(
         (
             "attribute-back",
+            "border-dropped",
             "bridge-down",
             "bridge-dropped",
             "bridge-up",
@@ -59,6 +60,7 @@ NOT_COUNTED = {
         ),
         "something cannot be reached or kept: nobody has decided it",
     ),
+    "border-crossed": "the mediator has decided both: what the border gets, and what it publishes",
     **dict.fromkeys(
         ("token-refused", "rating-crossed", "peer-blocked", "peer-unblocked"),
         "about another site; what is refused of its messages is named as dropped",

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from sealmq.kinds import GATEWAY
+from sealmq.kinds import BORDER, GATEWAY, MADE
 from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
@@ -41,6 +41,7 @@ from . import rules
 
 CREATION: Dep = ("creation",)
 PEERS: Dep = ("peers",)
+BORDERS: Dep = ("borders",)
 
 
 class Labels(Family):
@@ -60,6 +61,9 @@ class Labels(Family):
         self._resets: set[str] = set()
         # What topics of peers begin with.
         self._mounts: frozenset[str] = frozenset()
+        # By name, and by the names of their clients.
+        self._borders: Mapping[str, Any] = {}
+        self._border_of: dict[str, Any] = {}
         self._creation: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
         # Answers of the order that verdicts may rest on; a reload compares them with the new order.
         self._order: dict[Dep, bool] = {}
@@ -74,6 +78,11 @@ class Labels(Family):
         before, self._mounts = self._mounts, mounts(config)
         if before != self._mounts:
             deps.append(PEERS)
+        if dict(config.borders) != dict(self._borders):
+            deps.append(BORDERS)
+        self._borders = config.borders
+        found = config.borders.values()
+        self._border_of = {name: one for one in found for name in (one.client_in, one.client_out)}
         for order, was in list(self._order.items()):
             if config.dominates(*order[1:]) != was:
                 deps.append(order)
@@ -135,18 +144,34 @@ class Labels(Family):
             check_topic(topic)
         except (Malformed, UnicodeEncodeError):
             return deny(rules.PUBLISH_MALFORMED, "1 to 1,024 bytes without +, # and NUL")
+        deps, wrong = self._across(who, topic)
+        if wrong:
+            return deny(rules.PUBLISH_BORDER, wrong, deps=deps)
         label = self._topics.of(topic)
         if label is None:
-            return self._first(who, topic)
-        deps = (("topic", topic),)
+            return self._first(who, topic, deps)
+        deps = (("topic", topic), *deps)
         if label == who.label:
             return allow(rules.PUBLISH_SAME, f"both have {label}", deps=deps)
         return deny(
             rules.PUBLISH_OTHER, f"the topic has {label}, the client {who.label}", deps=deps
         )
 
-    def _first(self, who: Who, topic: str) -> Verdict:
-        deps = (("topic", topic), CREATION)
+    # Why a client must not publish there as far as borders go, "" if it may.
+    def _across(self, who: Who, topic: str) -> tuple[tuple[Dep, ...], str]:
+        if who.kind != BORDER and not topic.startswith(MADE):
+            return (), ""
+        found = self._borders.values()
+        there = next((one for one in found if topic.startswith(one.mount)), None)
+        wrong = ""
+        if there is not None and who.client != there.client_out:
+            wrong = f"border {there.name} publishes there, and nobody else"
+        elif there is None and who.kind == BORDER:
+            wrong = "a border publishes below its own border/NAME/, and nowhere else"
+        return (BORDERS,), wrong
+
+    def _first(self, who: Who, topic: str, more: tuple[Dep, ...]) -> Verdict:
+        deps: tuple[Dep, ...] = (("topic", topic), CREATION, *more)
         creation = self._creates(topic)
         if creation is not None and not may_create(creation, who):
             if creation.labels or creation.clients:
@@ -194,6 +219,8 @@ class Labels(Family):
             filt = inner(filt)
         except (Malformed, UnicodeEncodeError):
             return deny(rules.SUBSCRIBE_MALFORMED, "1 to 1,024 bytes; + and # stand alone")
+        if who.kind == BORDER:
+            return self._listed(who, ask.topic)
         if filt.startswith(PUBLIC):
             return allow(rules.SUBSCRIBE_RECORDS, "public records")
         if is_mounted(filt, self._mounts) and who.kind != GATEWAY:
@@ -213,6 +240,14 @@ class Labels(Family):
             return allow(rules.SUBSCRIBE_DOMINATED, reason, deps=deps)
         return deny(rules.SUBSCRIBE_ABOVE, reason, deps=deps)
 
+    # Of a border, each filter as it stands there: none that would reach more.
+    def _listed(self, who: Who, filt: str) -> Verdict:
+        mine = self._border_of.get(who.client)
+        if mine is None or who.client != mine.client_in or filt not in mine.topics:
+            reason = "its border's table does not list this filter for it"
+            return deny(rules.SUBSCRIBE_NOT_LISTED, reason, deps=(BORDERS,))
+        return allow(rules.SUBSCRIBE_BORDER, f"border {mine.name} lists it", deps=(BORDERS,))
+
     def deliver(self, ask: Ask) -> Verdict:
         who, topic, label = ask.who, ask.topic, ask.label
         mine = who.label
@@ -224,6 +259,8 @@ class Labels(Family):
             return deny(rules.DELIVER_UNLABELLED, "the message has no label")
         if who.kind == GATEWAY:
             return self._passed(mine, topic, label)
+        if who.kind == BORDER:
+            return self._crossed(who, topic, label)
         order = ("order", mine, label)
         deps: tuple[Dep, ...] = (("topic", topic), order)
         if not self._holds(order):
@@ -248,6 +285,19 @@ class Labels(Family):
             return deny(rules.DELIVER_NOT_EXPORTED, reason, deps=deps)
         reason = f"{mine} is exported"
         return allow(rules.DELIVER_EXPORTED, reason, deps=deps, duties=(SealToLink(),))
+
+    # To a border, which reads like any client; but of what its label dominates only what is listed.
+    def _crossed(self, who: Who, topic: str, label: str) -> Verdict:
+        deps: tuple[Dep, ...] = (("topic", topic), BORDERS)
+        mine, now = self._border_of.get(who.client), self._topics.of(topic)
+        if mine is None or who.client != mine.client_in:
+            return deny(
+                rules.DELIVER_NOT_LISTED, "this client of a border reads nothing", deps=deps
+            )
+        wrong = mine.refuses(topic, label) or (now and mine.refuses(topic, now))
+        if wrong:
+            return deny(rules.DELIVER_NOT_LISTED, wrong, deps=deps)
+        return Verdict(True, rules.DELIVER_BORDER, f"border {mine.name} lists it", FOREVER, deps)
 
     # Words
 

@@ -13,6 +13,7 @@ PUBLISH_FIRST = "labels.publish.first"
 PUBLISH_RESERVED = "labels.publish.reserved"
 PUBLISH_MOUNTED = "labels.publish.mounted"
 PUBLISH_NOT_MOUNTED = "labels.publish.not-mounted"
+PUBLISH_BORDER = "labels.publish.border"
 PUBLISH_MALFORMED = "labels.publish.malformed"
 CREATE_NOT_ALLOWED = "labels.create.not-allowed"
 CREATE_RESERVED = "labels.create.reserved"
@@ -25,9 +26,13 @@ SUBSCRIBE_UNLABELLED = "labels.subscribe.unlabelled"
 SUBSCRIBE_RECORDS = "labels.subscribe.records"
 SUBSCRIBE_MOUNTED = "labels.subscribe.mounted"
 SUBSCRIBE_RESERVED = "labels.subscribe.reserved"
+SUBSCRIBE_BORDER = "labels.subscribe.border"
+SUBSCRIBE_NOT_LISTED = "labels.subscribe.not-listed"
 SUBSCRIBE_MALFORMED = "labels.subscribe.malformed"
 DELIVER_EXPORTED = "labels.deliver.exported"
 DELIVER_NOT_EXPORTED = "labels.deliver.not-exported"
+DELIVER_BORDER = "labels.deliver.border"
+DELIVER_NOT_LISTED = "labels.deliver.not-listed"
 DELIVER_DOMINATED = "labels.deliver.dominated"
 DELIVER_ABOVE = "labels.deliver.above"
 DELIVER_TOPIC_ABOVE = "labels.deliver.topic-above"
@@ -44,6 +49,7 @@ RULES: Mapping[str, str] = {
     PUBLISH_MOUNTED: "A bridge publishes what a peer exports, below @PEER/.",
     PUBLISH_NOT_MOUNTED: "A bridge publishes what a peer exports, and nothing else anywhere else.",
     PUBLISH_RESERVED: "Topics that begin with $, ! or @ are the protocol's own.",
+    PUBLISH_BORDER: "A border publishes below border/NAME/, there alone, and nobody else does.",
     PUBLISH_MALFORMED: "This is no topic to publish on.",
     CREATE_NOT_ALLOWED: "A creation rule lets others create topics there, not this client.",
     CREATE_CLIENT_FULL: "The client has created as many topics as [limits] topics lets one client.",
@@ -56,9 +62,13 @@ RULES: Mapping[str, str] = {
     SUBSCRIBE_RECORDS: "Public records are for everybody.",
     SUBSCRIBE_MOUNTED: "What peers export is read below @PEER/; each message is judged.",
     SUBSCRIBE_RESERVED: "Filters that begin with $, ! or @ reach nothing; @sm1, $share, @PEER do.",
+    SUBSCRIBE_BORDER: "A border subscribes to what its table in sealmq.toml lists.",
+    SUBSCRIBE_NOT_LISTED: "A border subscribes to what its table lists, and to nothing else.",
     SUBSCRIBE_MALFORMED: "This is no topic filter.",
     DELIVER_EXPORTED: "The label is exported to this bridge's peer.",
     DELIVER_NOT_EXPORTED: "A bridge gets what was published here under its exported label.",
+    DELIVER_BORDER: "A border gets what its table lists: messages of one label on such topics.",
+    DELIVER_NOT_LISTED: "A border gets what its table lists, and nothing that a border has made.",
     DELIVER_DOMINATED: "The client's label is at or above the message's.",
     DELIVER_ABOVE: "The message's label is not at or below the client's.",
     DELIVER_TOPIC_ABOVE: "The topic now has a label that is not at or below the client's.",

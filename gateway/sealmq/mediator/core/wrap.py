@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from sealmq.aead import Aead
-from sealmq.kinds import GATEWAY
+from sealmq.kinds import BORDER, GATEWAY
 from sealmq.order import Order
 from sealmq_spec import origin
 from sealmq_spec.const import (
@@ -159,9 +159,17 @@ def _judge_m1(
         raise NoKey(f"label {client.label} is not known here")
     if suite != label.suite:
         raise Unsupported(f"m1 of suite {suite}, the label's is {label.suite}")
-    if sender != link.client or boot != link.boot or salt != link.salt:
+    # A border seals m1 first, and sends the same one again in whichever boot session comes after:
+    # so readers, who count by what m1 says, take it once (G11). Of another sender it brings none.
+    held = client.kind == BORDER
+    if sender != link.client or (not held and (boot != link.boot or salt != link.salt)):
         raise Unauthentic(f"m1 of sender {sender} boot {boot} in a packet of client {link.client}")
-    if m1_ctr != ctr or t_pub != s1:
+    if held:
+        if not boot or is_will or kind not in (LIVE, RETAINED):
+            raise Malformed(f"class {kind} boot {boot} from a border")
+        check_fresh("m2", now - s1)
+        check_fresh("message", now - t_pub, life_s(life))
+    elif m1_ctr != ctr or t_pub != s1:
         raise Malformed("m1 and m2 differ in counter or time")
     if is_will != (kind == WILL) or is_will != untimed:
         raise Malformed(f"class {kind}, untimed {untimed}: a will is untimed and comes in CONNECT")

@@ -1,0 +1,211 @@
+"""`python -m sealmq.border.process SITE`: one border of a site, started by `sealmq up`.
+
+It holds the roots of the two labels that its table in sealmq.toml names, and sees in clear what it
+lets pass, for as long as that takes; nothing of that is ever on disk. SIGTERM ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sealmq import logs
+from sealmq.audit import Audit, AuditError
+from sealmq.bridge.serving import Changed, deliver, forever, mediator_at, write_told
+from sealmq.client import ClientError, Options
+from sealmq.client.errors import ConnectRefused
+from sealmq.client.values import Message as Delivered
+from sealmq.kglink import Across, KgClient, KgDenied, KgError
+from sealmq.loops import first_error
+from sealmq.run.errors import BadHandOver
+from sealmq.run.secrets import receive
+from sealmq.site.config import Config, load, loads
+from sealmq.site.errors import SiteError
+from sealmq.site.layout import Layout, border_role
+from sealmq_spec.errors import SealError
+
+from .ends import Publishing, Reading
+from .passage import Passage
+from .spool import Message, Spool, Waiting
+
+log = logging.getLogger("sealmq.bridge")
+
+_POLL_S = 1.0
+# Messages that are published at once.
+_BATCH = 20
+# The reader's windows drop what comes again after a connection was lost.
+_HARMLESS = frozenset({"Replay"})
+
+
+class Crossing:
+    """One run of a border, as its table says now; begun anew when that changes."""
+
+    def __init__(
+        self, layout: Layout, name: str, across: Across, kg: KgClient, audit: Audit
+    ) -> None:
+        self._layout, self._name, self._across, self._kg = layout, name, across, kg
+        self._audit = audit
+        self._border = loads(across.text).borders[name]
+        self._spool = Spool(layout.state_of("border") / f"{name}.db", self._lost)
+        address, reads = mediator_at(layout), across.reads["enrolment"]
+        self._publishing = Publishing.at(across.publishes["enrolment"], address)
+        self._keeps = Options(client_id="border", clean=False)
+        self._reads = reads, address
+        self._reading = Reading.of(*self._reads, self._keeps, self._take)
+        self._passage = Passage(
+            self._border, across.senders, self._spool, self._publishing.seal, audit.write
+        )
+        self._news = asyncio.Event()
+        self._refused: Mapping[str, int] = {}
+        self._written = ""
+
+    async def run(self) -> None:
+        """Until cancelled. Changed, or what a client has ended with."""
+        try:
+            disabled = [end for end in ("reads", "publishes") if self._end(end)["disabled"]]
+            if disabled:
+                raise KgDenied(f"its client is disabled ({self._name}.{_WORD[disabled[0]]})")
+            await self._publishing.connect()
+            await self._connect()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._publish(), name="border: publish")
+                group.create_task(self._watch(), name="border: watch")
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from None
+        finally:
+            for client in (self._reading, self._publishing):
+                with contextlib.suppress(ClientError, SealError):
+                    await client.disconnect()
+            self._spool.close()
+
+    def _end(self, which: str) -> dict[str, Any]:
+        found: dict[str, Any] = getattr(self._across, which)
+        return found
+
+    async def _connect(self) -> None:
+        try:
+            await self._reading.connect()
+        except ConnectRefused:
+            # Its broker keeps no sessions: what comes while the border is away does not cross.
+            self._reading = Reading.of(*self._reads, Options(), self._take)
+            await self._reading.connect()
+            log.warning("%s: the broker keeps no session for it", self._name)
+        await self._reading.subscribe(*self._border.topics, qos=1)
+
+    def _take(self, message: Delivered) -> None:
+        if self._passage.take(message, self._reading.label):
+            self._news.set()
+
+    def _lost(self, one: Message, why: str) -> None:
+        self._passage.lost(one, why)
+
+    # --- what waits ---
+
+    async def _publish(self) -> None:
+        while True:
+            self._news.clear()
+            if not self._spool.count:
+                await self._news.wait()
+            some = self._passage.waiting(_BATCH)
+            await self._audit.synced()
+            await asyncio.gather(*(self._one(one) for one in some))
+
+    async def _one(self, one: Waiting) -> None:
+        message, why = one.message, ""
+        try:
+            await deliver(self._publishing, message.topic, message.m1, message.retain)
+        except SealError as error:
+            why = str(error)
+        self._passage.ended(one, why)
+
+    # --- what it tells ---
+
+    async def _watch(self) -> None:
+        held, policy = self._across.kseq, self._across.policy
+        while True:
+            kseq, now = await self._kg.border_now()
+            if (kseq, now) != (held, policy):
+                held, policy = kseq, now
+                found = await self._kg.border_enrol(self._name)
+                if _what(found, self._name) != _what(self._across, self._name):
+                    raise Changed
+            for client in (self._reading, self._publishing):
+                if client.error is not None:
+                    raise client.error
+            self._unopened()
+            self._write()
+            await asyncio.sleep(_POLL_S)
+
+    # Its client has dismissed them, and acknowledged them.
+    def _unopened(self) -> None:
+        for kind, count in self._reading.refused.items():
+            more = count - self._refused.get(kind, 0)
+            if more > 0 and kind not in _HARMLESS:
+                self._passage.drop("-", f"unopened: {kind}, {more} messages")
+        self._refused = self._reading.refused
+
+    def _write(self) -> None:
+        lines = {
+            self._name: {
+                "line": "up",
+                "waiting": self._spool.count,
+                "crossed": self._passage.crossed,
+                "dropped": dict(self._passage.dropped),
+            }
+        }
+        text = json.dumps(lines)
+        if text != self._written:
+            self._written = text
+            write_told(self._layout, border_role(self._name), lines)
+
+
+_WORD = {"reads": "in", "publishes": "out"}
+
+
+def _what(of: Across, name: str) -> Any:
+    return loads(of.text).borders.get(name), of.reads, of.publishes, of.senders
+
+
+async def _serve(layout: Layout, config: Config, name: str) -> None:
+    role = border_role(name)
+    audit = Audit(layout.audit(role), "border", os.getpid(), config.site.id.hex())
+
+    async def once() -> None:
+        async with await KgClient.connect(layout.kg_socket) as kg:
+            await Crossing(layout, name, await kg.border_enrol(name), kg, audit).run()
+
+    def fails(why: str) -> None:
+        write_told(layout, role, {name: {"line": why}})
+
+    await forever(layout, role, audit, once, fails)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0 after a clean stop, 1 with one line on stderr otherwise."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    logs.begin("border: ")
+    os.umask(0o077)
+    if len(arguments) != 1:
+        print("usage: python -m sealmq.border.process SITE", file=sys.stderr)
+        return 2
+    try:
+        layout = Layout.open(Path(arguments[0]))
+        name = receive().get("border")
+        if not isinstance(name, str):
+            raise BadHandOver("the hand-over names no border")
+        asyncio.run(_serve(layout, load(layout.config), name))
+    except (SiteError, KgError, BadHandOver, AuditError, OSError) as error:
+        print(f"border: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

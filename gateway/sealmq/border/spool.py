@@ -1,0 +1,160 @@
+"""What waits behind a border, and what has come: one small database of the border's own.
+
+A message lies here, sealed for where it goes, in one step with the note that it has come, before it
+is acknowledged; and goes when the broker has it. So after a kill at any moment none is lost, and
+none that comes again is made anew. Bounded: what is too much is the oldest, and is told to
+`dropped`. The note is a window for each boot session of a sender, 64 wide, as readers have them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from sealmq_spec.window import NEW, Window
+
+MESSAGES = 100_000
+BYTES = 64 << 20
+SENDERS = 20_000
+"""Boot sessions whose windows are kept; the one that was used longest ago goes first."""
+# What a message takes beside its topic and m1.
+_EACH = 64
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS message (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, retain INTEGER NOT NULL,
+    sender TEXT NOT NULL, digest BLOB NOT NULL, m1 BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS came (
+    origin BLOB PRIMARY KEY, top INTEGER NOT NULL, mask BLOB NOT NULL, used INTEGER NOT NULL)
+    WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS came_used ON came (used);
+"""
+
+
+class Message(NamedTuple):
+    """topic: where it goes. sender, digest: of the message that it was made from. m1: it."""
+
+    topic: str
+    retain: bool
+    sender: str
+    digest: bytes
+    m1: bytes
+
+
+class Waiting(NamedTuple):
+    """A message, by its number."""
+
+    seq: int
+    message: Message
+
+
+class Spool:
+    """dropped: told of each message that had to go, and why. All methods: sqlite3.Error."""
+
+    def __init__(
+        self,
+        path: Path,
+        dropped: Callable[[Message, str], None],
+        messages: int = MESSAGES,
+        size: int = BYTES,
+    ) -> None:
+        self._dropped, self._messages, self._size = dropped, messages, size
+        self._db = sqlite3.connect(path, isolation_level=None)
+        path.chmod(0o600)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.executescript(_TABLES)
+        held = "SELECT COUNT(*), SUM(LENGTH(m1) + LENGTH(topic)) FROM message"
+        count, size = self._db.execute(held).fetchone()
+        self.count, self._held = int(count), int(size or 0) + _EACH * int(count)
+        """Messages that wait, and their bytes."""
+        self._used = int(self._db.execute("SELECT MAX(used) FROM came").fetchone()[0] or 0)
+
+    def close(self) -> None:
+        """All is on disk already."""
+        self._db.close()
+
+    def look(self, origin: bytes, ctr: int) -> int:
+        """NEW, SEEN or OLD (sealmq_spec.window). Changes nothing."""
+        window = self._window(origin)
+        return NEW if window is None else window.look(ctr)
+
+    def put(self, one: Message, origin: bytes, ctr: int) -> None:
+        """A message that was NEW waits, and has come. On disk when this returns."""
+        with self._whole():
+            gone = self._make_room(_cost(one))
+            self._note(origin, ctr)
+            self._db.execute(
+                "INSERT INTO message (topic, retain, sender, digest, m1) VALUES (?, ?, ?, ?, ?)",
+                one,
+            )
+        self.count += 1 - len(gone)
+        self._held += _cost(one) - sum(map(_cost, gone))
+        for old in gone:
+            self._dropped(old, "too much waits: no more is kept")
+
+    def _make_room(self, more: int) -> list[Message]:
+        gone: list[Message] = []
+        count, size = self.count, self._held
+        while count and (count + 1 > self._messages or size + more > self._size):
+            [(seq, old)] = self.oldest(1)
+            self._db.execute("DELETE FROM message WHERE seq = ?", (seq,))
+            gone.append(old)
+            count, size = count - 1, size - _cost(old)
+        return gone
+
+    def oldest(self, most: int) -> list[Waiting]:
+        """Those that wait, the oldest first."""
+        rows = self._db.execute(
+            "SELECT seq, topic, retain, sender, digest, m1 FROM message ORDER BY seq LIMIT ?",
+            (most,),
+        )
+        return [
+            Waiting(seq, Message(topic, bool(retain), *rest)) for seq, topic, retain, *rest in rows
+        ]
+
+    def done(self, one: Waiting) -> None:
+        """It waits no longer."""
+        gone = self._db.execute("DELETE FROM message WHERE seq = ?", (one.seq,)).rowcount
+        self.count -= gone
+        self._held -= gone * _cost(one.message)
+
+    def _window(self, origin: bytes) -> Window | None:
+        found = self._db.execute("SELECT top, mask FROM came WHERE origin = ?", (origin,))
+        row = found.fetchone()
+        return None if row is None else Window(row[0], int.from_bytes(row[1], "big"))
+
+    def _note(self, origin: bytes, ctr: int) -> None:
+        known = self._window(origin)
+        window = known or Window()
+        window.mark(ctr)
+        self._used += 1
+        self._db.execute(
+            "INSERT OR REPLACE INTO came VALUES (?, ?, ?, ?)",
+            (origin, window.top, window.mask.to_bytes(8, "big"), self._used),
+        )
+        if known is None and self._senders() > SENDERS:
+            oldest = "(SELECT origin FROM came ORDER BY used LIMIT 1)"
+            self._db.execute(f"DELETE FROM came WHERE origin = {oldest}")  # noqa: S608
+
+    def _senders(self) -> int:
+        return int(self._db.execute("SELECT COUNT(*) FROM came").fetchone()[0])
+
+    # A full disk may have taken the transaction back already.
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+
+def _cost(one: Message) -> int:
+    return len(one.m1) + len(one.topic) + _EACH

@@ -1,0 +1,138 @@
+"""What a bridge's and a border's process share: they serve until SIGTERM, begin anew whenever what
+they need is away or something else crosses, and say how they fare in a small file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import pwd
+import signal
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from sealmq.audit import Audit
+from sealmq.client import ClientError
+from sealmq.client.errors import Refused
+from sealmq.families.api import FamilyConfigError, FamilyError
+from sealmq.kglink import KgError, KgUnavailable
+from sealmq.run import proc, ready
+from sealmq.run.ready import Ready
+from sealmq.site.errors import SiteError
+from sealmq.site.layout import Layout, write_atomically
+from sealmq.site.values import ANYWHERE
+from sealmq_spec.errors import SealError, Stale, Unavailable, WrongEpoch
+
+from .line import LineLost
+from .passing import Passing
+
+log = logging.getLogger("sealmq.bridge")
+
+WAIT_S = 0.5, 15.0
+"""Between two runs, at first and at most."""
+_PUBLISH_S = 15.0
+
+_HEALS = (
+    KgError, ClientError, SealError, LineLost, SiteError, FamilyError, FamilyConfigError, OSError,
+    sqlite3.Error,
+)  # fmt: skip
+
+
+class Changed(Exception):
+    """What crosses is something else now, or nothing does."""
+
+
+def mediator_at(layout: Layout) -> tuple[str, int]:
+    """Where the site's own mediator listens. KgUnavailable: it is not up."""
+    at = ready.read(layout, "mediator")
+    if at is None or not at.ready:
+        raise KgUnavailable("the mediator is not up")
+    host, _, port = at.address.rpartition(":")
+    host = host.strip("[]")
+    return ANYWHERE.get(host, host), int(port)
+
+
+async def deliver(
+    client: Passing, topic: str, m1: bytes, retain: bool, *, keys_s: float = 0.0
+) -> None:
+    """Publish an m1, again and again until the broker has it. SealError: it will never be taken.
+    keys_s: so long the mediator may not have heard of its epoch yet.
+    """
+    begun = time.monotonic()
+    while True:
+        try:
+            await client.pass_on(topic, m1, 1, retain, _PUBLISH_S)
+            return
+        except WrongEpoch:
+            if time.monotonic() - begun > keys_s:
+                raise
+        except Stale:
+            raise
+        except Refused as error:
+            if not isinstance(error, Unavailable):
+                raise
+        except ClientError as error:
+            log.info("publishing again: %s", error)
+        await asyncio.sleep(0.2)
+
+
+def write_told(layout: Layout, role: str, lines: Mapping[str, Any]) -> None:
+    """For `sealmq status` and the like (told.py)."""
+    said = {"pid": os.getpid(), "start": proc.start_of(os.getpid()), "lines": lines}
+    write_atomically(layout.run_of(role) / "lines.json", json.dumps(said).encode() + b"\n", 0o644)
+
+
+async def forever(
+    layout: Layout,
+    role: str,
+    audit: Audit,
+    once: Callable[[], Awaitable[None]],
+    fails: Callable[[str], None],
+) -> None:
+    """Run `once` again and again until SIGTERM or SIGINT. fails: told why it has ended."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
+    ready.write(
+        layout, Ready(role, os.getpid(), role, True), user=pwd.getpwuid(os.geteuid()).pw_name
+    )
+    audit.write("start")
+    work = asyncio.create_task(_again(once, fails), name=role)
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        await asyncio.wait([work, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            work.result()
+    finally:
+        for task in (work, stopping):
+            task.cancel()
+        await asyncio.gather(work, stopping, return_exceptions=True)
+        ready.forget(layout, role)
+        audit.write("stop")
+        audit.close()
+
+
+# Whatever fails is tried again: what the site lacks may come back.
+async def _again(once: Callable[[], Awaitable[None]], fails: Callable[[str], None]) -> None:
+    wait, said = WAIT_S[0], ""
+    while True:
+        begun = time.monotonic()
+        try:
+            await once()
+        except Changed:
+            log.info("what crosses has changed")
+            continue
+        except _HEALS as error:
+            if str(error) != said:
+                said = str(error)
+                log.warning("%s; it is tried again", said)
+            fails(said)
+        if time.monotonic() - begun > WAIT_S[1]:
+            wait = WAIT_S[0]
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, WAIT_S[1])
