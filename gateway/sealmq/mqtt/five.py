@@ -187,6 +187,8 @@ class Decoder5:
     the highest topic alias that is taken; a message with one has its topic.
     """
 
+    _FIRST = 0x10, "CONNECT"
+
     def __init__(self, max_packet: int, max_connect: int = 16384, aliases: int = 0) -> None:
         self._max_packet, self._max_connect = max_packet, max_connect
         self._held = bytearray()
@@ -199,14 +201,14 @@ class Decoder5:
         """Bytes held of a packet that is not complete."""
         return len(self._held)
 
-    def feed(self, data: bytes) -> list[Packet5]:
-        """The packets that `data` completes. A ProtocolError has those before the fault, and ends
+    def feed(self, data: bytes) -> list[Any]:
+        """The packets (Packet5) that `data` completes. A ProtocolError has those before the fault, and ends
         the stream for good."""
         if self._fault is not None:
             raise DecoderDead(f"bytes after a fault that ended the stream: {self._fault}")
         held = self._held
         held += data
-        packets: list[Packet5] = []
+        packets: list[Any] = []
         pos = 0
         try:
             while (found := self._next(pos)) is not None:
@@ -219,7 +221,7 @@ class Decoder5:
         except ProtocolError as error:
             self._fault = str(error)
             self._held = bytearray()
-            error.packets = tuple(packets)  # type: ignore[arg-type]
+            error.packets = tuple(packets)
             raise
         del held[:pos]
         return packets
@@ -230,9 +232,9 @@ class Decoder5:
         if len(held) < pos + 2:
             return None
         first = held[pos]
-        if (first == 0x10) == self._connected:
+        if (first == self._FIRST[0]) == self._connected:
             # Before all else: whatever comes from a stranger is no longer than a CONNECT.
-            raise MalformedPacket("CONNECT is the first packet, and comes once [MQTT-3.1.0-1, -2]")
+            raise MalformedPacket(f"{self._FIRST[1]} is the first packet, and comes once")
         remaining, shift, at = 0, 0, pos + 1
         while True:
             if at == len(held):
@@ -250,10 +252,10 @@ class Decoder5:
             raise PacketTooLarge(f"remaining length {remaining}; at most {most} bytes are taken")
         return None if len(held) < at + remaining else (first, at, at + remaining)
 
-    def _packet(self, first: int, body: bytes) -> Packet5:
+    def _packet(self, first: int, body: bytes) -> Any:
         kind = first >> 4
         if kind == 3:
-            return _publish(first & 15, body, self._aliases)
+            return read_publish(first & 15, body, self._aliases)
         name, flags = _KINDS.get(kind, ("", 0))
         if not name:
             raise MalformedPacket(f"packet type {kind} arrived at a server [section 2.1.2]")
@@ -272,12 +274,12 @@ class Decoder5:
             packet = Pingreq5()
         elif kind == 14:
             code = r.byte("reason code") if r.more() else 0
-            packet = Disconnect5(code, _properties(r, name) if r.more() else {})
+            packet = Disconnect5(code, read_properties(r, name) if r.more() else {})
         else:
             packet_id = r.packet_id()
             code = r.byte("reason code") if r.more() else 0
             if r.more():
-                _properties(r, name)
+                read_properties(r, name)
             packet = Ack5(name, packet_id, code)
         r.end()
         return packet
@@ -306,7 +308,8 @@ def _variable(r: Reader, name: str) -> int:
     raise r.fault(f"{name} goes on after four bytes [section 1.5.5]")
 
 
-def _properties(r: Reader, where: str) -> dict[int, Any]:
+def read_properties(r: Reader, where: str) -> dict[int, Any]:
+    """The properties of a packet, by their numbers; which may stand there is looked up."""
     size = _variable(r, "property length")
     # Read on a reader of its own, so that none reaches past the length that was said.
     p = Reader(r.kind, r.take("properties", size), 0, size)
@@ -361,13 +364,13 @@ def _connect(r: Reader) -> Connect5:
     if qos == 3 or (not has_will and flags & 0x38):
         raise r.fault("its will flags contradict each other [MQTT-3.1.2-11 to -15]")
     keepalive = r.number("keep alive")
-    properties = _properties(r, "CONNECT")
+    properties = read_properties(r, "CONNECT")
     if AUTH_DATA in properties and AUTH_METHOD not in properties:
         raise r.fault("authentication data without a method [section 3.1.2.11.10]")
     client_id = r.text("client id")
     will = None
     if has_will:
-        of = _properties(r, "will")
+        of = read_properties(r, "will")
         topic = r.topic("will topic")
         will = Will5(topic, r.binary("will payload"), qos, bool(flags & 0x20), of)
     username = r.text("user name") if flags & 0x80 else None
@@ -398,14 +401,15 @@ class Aliases:
         return topic
 
 
-def _publish(flags: int, body: bytes, aliases: Aliases, where: str = "PUBLISH") -> Publish5:
+def read_publish(flags: int, body: bytes, aliases: Aliases, where: str = "PUBLISH") -> Publish5:
+    """PUBLISH, section 3.3. where: whose properties it may have."""
     r = Reader("PUBLISH", body, 0, len(body))
     qos, dup = flags >> 1 & 3, bool(flags & 8)
     if qos == 3 or (dup and not qos):
         raise r.fault("its QoS is 3, or DUP stands with QoS 0 [MQTT-3.3.1-2, -4]")
     topic = r.any_text("topic name")
     packet_id = r.packet_id() if qos else 0
-    properties = _properties(r, where)
+    properties = read_properties(r, where)
     number = properties.get(ALIAS, 0)
     # No alias is entered for what is no topic name.
     if (topic or not number) and (fault := topic_fault(topic)):
@@ -417,7 +421,7 @@ def _publish(flags: int, body: bytes, aliases: Aliases, where: str = "PUBLISH") 
 
 def _subscribe(r: Reader) -> Subscribe5:
     packet_id = r.packet_id()
-    properties = _properties(r, "SUBSCRIBE")
+    properties = read_properties(r, "SUBSCRIBE")
     filters = []
     while r.more():
         text = r.filter()
@@ -433,7 +437,7 @@ def _subscribe(r: Reader) -> Subscribe5:
 
 def _unsubscribe(r: Reader) -> Unsubscribe5:
     packet_id = r.packet_id()
-    properties = _properties(r, "UNSUBSCRIBE")
+    properties = read_properties(r, "UNSUBSCRIBE")
     filters = []
     while r.more():
         filters.append(r.filter())
@@ -447,7 +451,7 @@ def _unsubscribe(r: Reader) -> Unsubscribe5:
 
 def connack(present: bool, code: int, properties: Properties) -> bytes:
     """CONNACK, section 3.2."""
-    return packet(0x20, bytes((present, code)), _put(properties))
+    return packet(0x20, bytes((present, code)), put_properties(properties))
 
 
 def publish(
@@ -462,7 +466,7 @@ def publish(
     """PUBLISH, section 3.3."""
     first = 0x30 | qos << 1 | retain | (8 if dup else 0)
     head = _text(topic) + (_U16(packet_id) if qos else b"")
-    return packet(first, head, _put(properties), payload)
+    return packet(first, head, put_properties(properties), payload)
 
 
 _ACKS = {"PUBACK": 0x40, "PUBREC": 0x50, "PUBREL": 0x62, "PUBCOMP": 0x70}
@@ -472,17 +476,17 @@ def ack(kind: str, packet_id: int, code: int = 0, properties: Properties = NONE)
     """PUBACK, PUBREC, PUBREL, PUBCOMP, sections 3.4 to 3.7."""
     if not code and not properties:
         return packet(_ACKS[kind], _U16(packet_id))
-    return packet(_ACKS[kind], _U16(packet_id), bytes((code,)), _put(properties))
+    return packet(_ACKS[kind], _U16(packet_id), bytes((code,)), put_properties(properties))
 
 
 def suback(packet_id: int, codes: Sequence[int], properties: Properties = NONE) -> bytes:
     """SUBACK, section 3.9."""
-    return packet(0x90, _U16(packet_id), _put(properties), bytes(codes))
+    return packet(0x90, _U16(packet_id), put_properties(properties), bytes(codes))
 
 
 def unsuback(packet_id: int, codes: Sequence[int], properties: Properties = NONE) -> bytes:
     """UNSUBACK, section 3.11."""
-    return packet(0xB0, _U16(packet_id), _put(properties), bytes(codes))
+    return packet(0xB0, _U16(packet_id), put_properties(properties), bytes(codes))
 
 
 def pingresp() -> bytes:
@@ -492,10 +496,11 @@ def pingresp() -> bytes:
 
 def disconnect(code: int, properties: Properties = NONE) -> bytes:
     """DISCONNECT, section 3.14."""
-    return packet(0xE0, bytes((code,)), _put(properties))
+    return packet(0xE0, bytes((code,)), put_properties(properties))
 
 
-def _put(properties: Properties) -> bytes:
+def put_properties(properties: Properties) -> bytes:
+    """Properties with their length, section 2.2.2."""
     out = bytearray()
     for kind, value in properties.items():
         form = _FORMS[kind]

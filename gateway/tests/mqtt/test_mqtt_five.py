@@ -161,7 +161,7 @@ def test_limits_hold_before_a_body_is_there_and_a_stranger_s_first() -> None:
         v5.Decoder5(1 << 20, 100).feed(b"\x10\x65")
     with pytest.raises(MalformedPacket):
         v5.Decoder5(1 << 20, 100).feed(b"\x30\x05")
-    pairs = v5._put({v5.USER: [("a", "b")] * 65})
+    pairs = v5.put_properties({v5.USER: [("a", "b")] * 65})
     body = b"\0\1a" + pairs
     with pytest.raises(MalformedPacket):
         opened().feed(b"\x30" + build.remaining_length(len(body)) + body)

@@ -263,13 +263,13 @@ _TAKEN = frozenset(
      v5.RESPONSE_INFO, v5.ALIAS, v5.SUBSCRIPTION_ID)
 )  # fmt: skip
 _WORDS = {
-    v5.EXPIRY: "a message expiry interval; how long a message lives is sealed in it (life)",
+    v5.EXPIRY: "a message expiry interval (a message's life is said in its seal)",
     v5.USER: "a user property",
     v5.CONTENT_TYPE: "a content type",
     v5.RESPONSE_TOPIC: "a response topic",
     v5.CORRELATION: "correlation data",
     v5.PAYLOAD_FORMAT: "a payload format",
-    v5.WILL_DELAY: "a will delay; the site's grace is the same for all wills",
+    v5.WILL_DELAY: "a will delay (the site's grace is the same for all)",
 }
 
 
