@@ -202,8 +202,9 @@ class Decoder5:
         return len(self._held)
 
     def feed(self, data: bytes) -> list[Any]:
-        """The packets (Packet5) that `data` completes. A ProtocolError has those before the fault, and ends
-        the stream for good."""
+        """The packets (Packet5) that `data` completes. A ProtocolError has those before the fault,
+        and ends the stream for good.
+        """
         if self._fault is not None:
             raise DecoderDead(f"bytes after a fault that ended the stream: {self._fault}")
         held = self._held

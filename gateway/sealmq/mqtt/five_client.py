@@ -77,7 +77,9 @@ class ServerDecoder5(v5.Decoder5):
             present, code = r.byte("acknowledge flags"), r.byte("reason code")
             if present > 1 or (present and code):
                 raise r.fault(f"acknowledge flags {present} with code {code} [section 3.2.2.1]")
-            packet = Connack5(present == 1, code, v5.read_properties(r, name))
+            # A server that does not speak MQTT 5 says so as 3.1.1 does, without properties.
+            old = 0 < code < 6 and not r.more()
+            packet = Connack5(present == 1, code, v5.NONE if old else v5.read_properties(r, name))
             self._connected = True
         elif kind in _ACKS:
             packet_id = r.packet_id()

@@ -278,7 +278,7 @@ def _no_words(where: str, said: Mapping[int, Any]) -> None:
         if kind not in _TAKEN:
             what = _WORDS.get(kind, f"property {kind}")
             raise NotTaken(
-                f"{where} with {what}: no seal covers it, so it is not taken; the payload is sealed",
+                f"{where} with {what}: no seal covers it, so it is not taken",
                 reasons.SPECIFIC,
             )
 
