@@ -188,8 +188,7 @@ class Five:
     def _connack(self, present: bool, outcome: int, rule: str) -> bytes:
         if outcome != ACCEPTED:
             other = reasons.SERVER_AWAY if outcome == UNAVAILABLE else reasons.NOT_AUTHORIZED
-            code = reasons.CONNACKS.get(rule, other)
-            return v5.connack(False, code, self._reason(rule if code != other else ""))
+            return v5.connack(False, reasons.CONNACKS.get(rule, other), self._reason(rule))
         said = {
             v5.RECEIVE_MAX: UNDERWAY,
             v5.MAX_PACKET: _MOST + _HEAD,

@@ -5,6 +5,7 @@ of it changes what a client of 3.1.1 gets.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,9 @@ from sealmq.mqtt import ProtocolError, Will, build, five_client
 from sealmq.mqtt import five as v5
 from sealmq_spec.const import CONTROL, WILL
 from sealmq_spec.session import Session as Client
+
+
+GATEWAY = Path(__file__).parents[4] / "shared_spec/GATEWAY.md"
 
 
 class Peer5:
@@ -225,6 +229,21 @@ def test_who_wants_no_reasons_gets_none() -> None:
     assert (answer.code, dict(answer.properties)) == (reasons.NOT_AUTHORIZED, {})
 
 
+def test_the_codes_are_those_of_the_specification() -> None:
+    text = GATEWAY.read_text().partition("## G10.1 ")[2].partition("\nUNSUBACK says")[0]
+    rows = [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("| ")][1:]
+    said = {
+        name: tuple(int(code[:4], 16) for code in codes)
+        for names, *codes in rows
+        for name in names.split(", ")
+    }
+    names = {
+        "malformed": 1, "unauthentic": 2, "stale": 3, "replay": 4, "denied": 5, "epoch": 6,
+        "unavailable": 7, "too large": 8, "rate": 9, "unsupported": 10,
+    }  # fmt: skip
+    assert said == {name: tuple(reasons.TABLE[number]) for name, number in names.items()}
+
+
 def test_each_code_is_one_that_the_standard_lets_stand_there() -> None:
     publish = {0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99}
     subscribe = {0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2}
@@ -274,9 +293,9 @@ def test_an_alias_stands_for_its_topic_and_for_no_other() -> None:
     peer.send(peer.message("machine/1/other", said={v5.ALIAS: 4}, sent_as=TOPIC))
     assert len(shell.forwards()) == 2
     assert peer.told[-1][1][2] == 2, "unauthentic"
-    for number, why in ((ALIASES + 1, "not offered"), (9, "stands for nothing")):
+    for number, name, why in ((ALIASES + 1, TOPIC, "not offered"), (9, "", "stands for nothing")):
         other = opened(Shell())
-        [bye] = other.send(other.message(said={v5.ALIAS: number}, sent_as=""))
+        [bye] = other.send(other.message(said={v5.ALIAS: number}, sent_as=name))
         assert bye.code == reasons.BAD_ALIAS, why
         assert other.ended
 
