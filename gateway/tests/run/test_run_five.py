@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,9 @@ from sealmq.client.lent import borrowed, lent_client
 from sealmq.client.opening import connect as signed_connect
 from sealmq.client.randomness import mono_ms
 from sealmq.client.seal import seal_message
-from sealmq.client.speech import V5
+from sealmq.client.speech import SPEECHES, V5
+from sealmq.mqtt import five as v5
+from sealmq.mqtt import five_client as v5c
 from sealmq_spec.errors import Denied
 
 TOPIC = "machine/1/temperature"
@@ -37,7 +41,13 @@ FIVE = Options(protocol=5, reconnect=False)
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSite]:
     """A site that is up, with the embedded broker."""
-    folder = tmp_path_factory.mktemp("five")
+    with running(tmp_path_factory.mktemp("five")) as made:
+        yield made
+
+
+@contextmanager
+def running(folder: Path, *options: str) -> Iterator[RealSite]:
+    """A site that is up, with these options of `sealmq up`."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     root, key = folder / "factory", folder / "factory.key"
@@ -46,7 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSite]:
     assert done.returncode == 0, done.stderr
     made = RealSite(root, key)
     try:
-        made.up().ready()
+        made.up(*options).ready()
         yield made
     finally:
         end(made)
@@ -120,6 +130,46 @@ def test_pub_and_sub_speak_it_with_mosquitto_s_flag(site: RealSite) -> None:
     wrong = sealmq("pub", root, "--client", "monitor", "-t", "a", "-m", "b", "-V", "mqttv31")
     assert wrong.returncode == 1
     assert "protocol version mqttv31" in wrong.stderr
+
+
+@pytest.mark.full
+def test_a_kept_session_goes_on_and_clean_start_begins_it_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Options(protocol=5, clean=False, client_id="kept", reconnect=False)
+
+    async def play(site: RealSite) -> None:
+        sensor = await client(site, "m1-temp-sensor")
+        reader = await client(site, "monitor", kept)
+        assert not reader.present
+        assert await reader.subscribe(TOPIC, qos=1) == [1]
+        await reader.disconnect()
+        await sensor.publish(TOPIC, b"while away", qos=1, life=10)
+        reader = await client(site, "monitor", kept)
+        assert reader.present
+        assert (await reader.receive(within=30)).payload == b"while away"
+        await reader.disconnect()
+        await sensor.publish(TOPIC, b"for nobody", qos=1, life=10)
+        anew = partial(v5c.connect, properties={v5.SESSION_EXPIRY: 60}, fresh=True)
+
+        def connect(client_id: str, clean_session: bool = True, **more: Any) -> bytes:
+            return anew(client_id, **more)
+
+        monkeypatch.setitem(SPEECHES, 5, V5._replace(connect=connect))
+        reader = await client(site, "monitor", kept)
+        assert not reader.present, "clean start"
+        await reader.subscribe(TOPIC, qos=1)
+        await sensor.publish(TOPIC, b"new", qos=1)
+        assert (await reader.receive(within=30)).payload == b"new"
+        await reader.disconnect()
+        monkeypatch.undo()
+        reader = await client(site, "monitor", kept)
+        assert reader.present, "it was kept all the same"
+        await reader.disconnect()
+        await sensor.disconnect()
+
+    with running(tmp_path, "--broker", "mosquitto") as site:
+        asyncio.run(play(site))
 
 
 class Paho(paho.Client):

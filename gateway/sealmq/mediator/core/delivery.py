@@ -492,17 +492,14 @@ class Delivery:
                 # The broker gave it more, and is answered instead of the client.
                 self._withhold(qos, own)
                 qos, own = most, 0
-        if self._keeps is not None:
-            ids = self.identifiers(topic)
-            if rule := self._keeps(message, payload, qos, ids):
-                self._withhold(qos, own)
-                site.counts.count_denied(self.name, topic, rule, label)
-                return
         if inside is not None:
             self.announced.records(message.number, inside.epoch)
         elif message.number not in self._known:
             self.announced.records(message.number)
-        if qos or self._alone is not None:
+        if self._alone is not None:
+            if not self._write_alone(message, payload, qos, own):
+                return
+        elif qos:
             self._write(message, payload, qos, own)
         else:
             self._session.write(message.loose(self._wire, payload))
@@ -572,12 +569,12 @@ class Delivery:
         return self in self._outboxes.table.match(message.topic)
 
     def _write(self, message: Message, payload: bytes, qos: int, own: int) -> None:
-        alone = self._alone
         if not qos:
-            if alone is None:
+            if self._alone is None:
                 data = message.loose(self._wire, payload)
             else:
-                data = alone(message, payload, 0, False, 0, self.identifiers(message.topic))
+                ids = self.identifiers(message.topic)
+                data = self._alone(message, payload, 0, False, 0, ids)
             self._session.write(data)
             return
         dup = False
@@ -593,11 +590,23 @@ class Delivery:
             if own:
                 self._of_own[own] = number
         self._under_way[number] = _LIVE_1 if qos == 1 and not own else (qos, own)
-        if alone is None:
+        if self._alone is None:
             data = message.sure(self._wire, payload, qos, dup, number)
         else:
-            data = alone(message, payload, qos, dup, number, self.identifiers(message.topic))
+            ids = self.identifiers(message.topic)
+            data = self._alone(message, payload, qos, dup, number, ids)
         self._session.write(data)
+
+    # Whether the wire lets this message through to this reader.
+    def _write_alone(self, message: Message, payload: bytes, qos: int, own: int) -> bool:
+        keeps, topic = self._keeps, message.topic
+        rule = keeps(message, payload, qos, self.identifiers(topic)) if keeps is not None else ""
+        if rule:
+            self._withhold(qos, own)
+            self._site.counts.count_denied(self.name, topic, rule, message.label)
+            return False
+        self._write(message, payload, qos, own)
+        return True
 
     # A broker that lost what it had draws ids anew. DUP says that it has sent this one before, not
     # that the client has it: of a broker that was lost it may come twice, and windows drop it.

@@ -23,7 +23,6 @@ from sealmq.mqtt import five as v5
 from sealmq_spec.const import CONTROL, WILL
 from sealmq_spec.session import Session as Client
 
-
 GATEWAY = Path(__file__).parents[4] / "shared_spec/GATEWAY.md"
 
 
