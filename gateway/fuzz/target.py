@@ -17,6 +17,7 @@ Choice = TypeVar("Choice")
 # One target a module; its class is called Fuzz.
 _MODULES = (
     "mqtt_codec",
+    "mqtt_five",
     "packets",
     "reader",
     "session",

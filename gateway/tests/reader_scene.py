@@ -36,6 +36,7 @@ from sealmq.mediator.core.effects import (
 from sealmq.mediator.core.keyring import Keyring
 from sealmq.mediator.core.session import OPENING, Agenda, Session
 from sealmq.mediator.core.site import BrokerFace, Counts, Site
+from sealmq.mediator.core.wire import V311, Wire
 from sealmq.mediator.core.wrap import open_m2, seal_m3, verify_m2
 from sealmq.mqtt import Decoder, Packet, Publish, Suback, Unsuback
 from sealmq.mqtt import Subscribe as SubscribePacket
@@ -247,10 +248,13 @@ class Scene:
         rows: Sequence[KeptSub] = (),
         gen: int = 1,
         doubtful: int = 0,
+        wire: Wire = V311,
+        receive_max: int = 65_535,
     ) -> Session:
         """A session that has proved itself; what it has is judged anew when `settle` is called."""
         self._boots += 1
-        session = Session(self.site, self.agenda, "192.0.2.7")
+        session = Session(self.site, self.agenda, "192.0.2.7", wire)
+        session.receive_max = receive_max
         client = self.world.ring.clients[number]
         peer = self.world.session(number, boot=self._boots)
         session.client, session.link = client, self.world.link(peer)

@@ -31,16 +31,22 @@ def connect_packet(
     flags: int = 0,
     client_id: bytes = b"m1-temp-sensor",
     will: tuple[bytes, bytes, int] | None = None,
+    properties: bytes | None = None,
 ) -> bytes:
-    """A whole CONNECT of MQTT 3.1.1; will is (topic, m2, flags of section 3.2)."""
+    """A whole CONNECT; will is (topic, m2, flags of section 3.2). properties: those of MQTT 5, as
+    they stand there; None: it is of MQTT 3.1.1.
+    """
     bits = 0xC2
     middle = _text(client_id)
     if will:
         topic, payload, wflags = will
         bits |= 0x04 | (wflags >> 1 & 3) << 3 | (wflags & 1) << 5
-        middle += _text(topic) + _text(payload)
+        middle += (b"" if properties is None else b"\0") + _text(topic) + _text(payload)
     middle += _text(b"sealmq1") + u(54, 2) + proof_head(c, conn, low, flags)
-    body = _text(b"MQTT") + b"\x04" + bytes([bits]) + u(60, 2) + middle
+    level, said = b"\x04", b""
+    if properties is not None:
+        level, said = b"\x05", _remaining(len(properties)) + properties
+    body = _text(b"MQTT") + level + bytes([bits]) + u(60, 2) + said + middle
     return sign_connect(c, conn, b"\x10" + _remaining(len(body) + 22) + body)
 
 
@@ -72,6 +78,12 @@ def _connect(cases: Cases) -> None:
     good("both-flags", "both flags", client(), 1, 1, connect_packet(client(), 1, 1, 3), 3)
     what = "low 0 is as good as 1: it refuses nothing"
     good("low-0", what, client(), 1, 0, connect_packet(client(), 1, 0, 2), 2)
+    # Session expiry 3,600 s, receive maximum 20.
+    said = b"\x11" + u(3600, 4) + b"\x21" + u(20, 2)
+    five = connect_packet(client(), 1, 1, properties=said)
+    good("mqtt5", "of MQTT 5, with two properties", client(), 1, 1, five, 0)
+    packet = connect_packet(c, 1, 9, will=(topic, sealed, wflags), properties=b"")
+    good("mqtt5-will", "of MQTT 5, with a will and no properties", c, 1, 9, packet, 0)
     c = client()
     packet = connect_packet(c, 0xFFFFFF, 0xFFFFFF, client_id=b"i" * 64)
     good(
@@ -97,6 +109,15 @@ def _connect(cases: Cases) -> None:
     bad("user", "another user name", swap(b"sealmq1", b"sealmq2"))
     bad("clean-session", "clean session taken away", swap(b"MQTT\x04\xc2\x00", b"MQTT\x04\xc0\x00"))
     bad("keep-alive", "another keep alive", swap(b"\xc2\x00\x3c", b"\xc2\x00\x3d"))
+    for name, what, old, new in (
+        ("property-changed", "a property changed", b"\x21\x00\x14", b"\x21\x00\x01"),
+        ("property-replaced", "another property", b"\x11\x00\x00\x0e\x10", b"\x27\x00\x00\x0e\x10"),
+        ("version-lowered", "the version of MQTT lowered", b"MQTT\x05", b"MQTT\x04"),
+        ("clean-start", "clean start taken away", b"MQTT\x05\xc2", b"MQTT\x05\xc0"),
+    ):
+        if five.count(old) != 1:
+            raise ValueError(old)
+        bad(f"mqtt5-{name}", what, {"packet": five.replace(old, new).hex()})
     for name, what, other in (
         ("conn-raised", "a higher conn in front of the old tag", proof_head(c, 5, 70)),
         ("low-lowered", "a lower low", proof_head(c, 4, 1)),

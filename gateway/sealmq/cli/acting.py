@@ -62,6 +62,28 @@ def add_who(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """-V, as mosquitto_pub has it."""
+    parser.add_argument(
+        "-V",
+        "--protocol-version",
+        metavar="VERSION",
+        default="mqttv311",
+        help="mqttv311 (default) or mqttv5; a gateway takes both",
+    )
+
+
+_VERSIONS = {"mqttv311": 4, "311": 4, "mqttv5": 5, "5": 5}
+
+
+def version(args: argparse.Namespace) -> int:
+    """The protocol level that was given. OperatorError."""
+    level = _VERSIONS.get(args.protocol_version)
+    if level is None:
+        raise wrong(args, f"protocol version {args.protocol_version}", "it is mqttv311 or mqttv5")
+    return level
+
+
 def add_said(parser: argparse.ArgumentParser) -> None:
     """The options of what a client says with a subscription, of each family that has one."""
     for manifest in registry.manifests():

@@ -40,7 +40,7 @@ _MAX = 1024 * 1024
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq pub"""
-    from .acting import CODES, add_put, add_timeout, add_who
+    from .acting import CODES, add_put, add_timeout, add_version, add_who
 
     parser = sub.add_parser(
         "pub",
@@ -65,6 +65,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("-q", "--qos", metavar="QOS", default="0", help="0 (default), 1 or 2")
     parser.add_argument("-r", "--retain", action="store_true", help="retain the message")
+    add_version(parser)
     parser.add_argument(
         "--life",
         metavar="N",
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from .acting import put, wrong
+    from .acting import put, version, wrong
 
     modes = (args.message is not None, args.file is not None, args.stdin_line, args.stdin_file)
     chosen = sum(modes) + args.null_message
@@ -99,6 +100,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.qos not in ("0", "1", "2"):
         raise wrong(args, f"QoS {args.qos}", "it is 0, 1 or 2")
     args.qos = int(args.qos)
+    args.protocol = version(args)
     if not args.life.isdecimal() or not (int(args.life) <= 31 or int(args.life) == 255):
         raise wrong(args, f"life {args.life}", "it is 0 to 31, or 255")
     args.life = int(args.life)
@@ -140,7 +142,10 @@ async def _publish(args: argparse.Namespace, message: bytes | None) -> int:
 
     # A stream of lines outlives a gateway's restart; a single message is told about it.
     options = Options(
-        timeout=args.timeout, connect_timeout=min(args.timeout, 10.0), reconnect=message is None
+        timeout=args.timeout,
+        connect_timeout=min(args.timeout, 10.0),
+        reconnect=message is None,
+        protocol=args.protocol,
     )
     client = await client_of(args, options)
     await client.connect(within=0)

@@ -44,7 +44,7 @@ whatever they hold.
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq sub"""
-    from .acting import CODES, add_said, add_who, said_examples
+    from .acting import CODES, add_said, add_version, add_who, said_examples
 
     needed = [m.says.needed for m in registry.manifests() if m.says and m.says.needed]
     examples = _EXAMPLES.format(
@@ -78,6 +78,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         "broker keeps none",
     )
     parser.add_argument("-i", "--id", metavar="ID", help="the MQTT client id (default: random)")
+    add_version(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="print the topic as well")
     parser.add_argument(
         "-N", "--no-eol", action="store_true", help="no line end behind the payload"
@@ -108,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from .acting import check_values, said, wrong
+    from .acting import check_values, said, version, wrong
     from .pub import seconds
 
     if not args.topic:
@@ -119,6 +120,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.qos not in ("0", "1", "2"):
         raise wrong(args, f"QoS {args.qos}", "it is 0, 1 or 2")
     args.qos = int(args.qos)
+    args.protocol = version(args)
     if args.disable_clean_session and not args.id:
         raise wrong(args, "-c without -i", "a session goes on under the id that it began with")
     if args.id is not None and not 0 < len(args.id.encode()) <= 64:
@@ -179,6 +181,7 @@ async def _receive(args: argparse.Namespace) -> int:
         client_id=args.id,
         clean=clean,
         inbox_messages=256,
+        protocol=args.protocol,
     )
     asks = await client_of(args, options, on_notice, on_state, on_news)
     async with _connected(args, asks) as client:

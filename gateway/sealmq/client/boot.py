@@ -25,6 +25,7 @@ from .foreign import Reader
 from .opening import take_answer
 from .outbox import Outbox
 from .randomness import mono_ms, new_salt
+from .speech import V311, Speech
 from .state import State, own_roots
 
 log = logging.getLogger("sealmq.client")
@@ -47,13 +48,15 @@ class Boots:
         state: State | None,
         known_tlv: Sequence[int] = (),
         settle: bool = False,
+        speech: Speech = V311,
     ) -> None:
         self.identity = identity
+        self._speech = speech
         self._settle = settle
         self.reader = Reader(identity, make, _KEPT, known_tlv)
         self.received = QoS2Receiver()
         self.refused: Counter[str] = Counter()
-        self.outbox = Outbox()
+        self.outbox = Outbox(self._speech)
         self.session: Session | None = None
         self._state = state
         self._boot = 0
@@ -112,7 +115,7 @@ class Boots:
         boot = self._boot + 1
         await self._store(self.identity, boot)
         self._read_with(self.identity)
-        self.outbox = Outbox()
+        self.outbox = Outbox(self._speech)
         # A copy: a session that is given new roots keeps its link, the identity has the newest.
         ident = copy.copy(self.identity)
         self.session = Session(ident, make, boot, new_salt(boot, self._kg_nonce))
@@ -129,6 +132,7 @@ class Boots:
             self.refused,
             self._may_leave(),
             self._settle,
+            self._speech,
         )
 
     def turn(self, session: Session) -> bool:

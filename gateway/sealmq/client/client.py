@@ -39,6 +39,7 @@ from .life import FILTERS, Life
 from .operations import Draft, Operations, Wanted
 from .randomness import mono_ms
 from .seal import command_body
+from .speech import SPEECHES
 from .state import State, StateFile
 from .values import Message, News, Notice, Options
 
@@ -453,7 +454,9 @@ class Client:
         if isinstance(state, str | os.PathLike):
             state = StateFile(state)
         o = self.options
-        self._boots = boots = Boots(copy.copy(self._identity), state, o.known_tlv, o.settle)
+        self._boots = boots = Boots(
+            copy.copy(self._identity), state, o.known_tlv, o.settle, SPEECHES[o.protocol]
+        )
         self._desk = desk = Desk(o, self._on_notice, self._on_news)
         desk.on_release = self._on_release
         door = Door(boots, desk, self.host, self.port, o, self._provision, self._renew)

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 
 from sealmq.mqtt import (
     Connack,
-    Decoder,
-    Packet,
     Pingresp,
     Puback,
     Pubcomp,
@@ -57,10 +55,11 @@ from sealmq_spec.session import Session
 from sealmq_spec.tlv import EMPTY
 
 from . import events as ev
-from .errors import BadWelcome, ClientError, PeerFault, connect_refused
+from .errors import BadWelcome, ClientError, ConnectionLost, PeerFault, connect_refused
 from .intake import Intake, ack
 from .outbox import Outbox
 from .seal import seal_message, seal_passed
+from .speech import V311, Came, Farewell, Hint, Speech
 from .values import WHAT, Message, News, Notice
 
 log = logging.getLogger("sealmq.client")
@@ -90,7 +89,9 @@ class Core:
         refused: Counter[str],
         may_leave: bool = True,
         settle: bool = False,
+        speech: Speech = V311,
     ) -> None:
+        self._speech = speech
         self.session, self.reader, self.outbox = session, reader, outbox
         # Whether the application says when a message is acknowledged.
         self._settle = settle
@@ -100,12 +101,12 @@ class Core:
         self.stage = Stage.CONNACK
         self._received = received
         self._present = False
-        self._decoder = Decoder(MAX_PACKET, role="client")
+        self._decoder = speech.decoder(MAX_PACKET)
         # What came in and has not been looked at, and what the peer broke behind it.
-        self._packets: deque[Packet] = deque()
+        self._packets: deque[Came] = deque()
         self._broken: Exception | None = None
         self._out = bytearray()
-        self._intake = Intake(session, reader, received, refused, settle)
+        self._intake = Intake(session, reader, received, refused, settle, speech)
         # packet id -> ctrs of the tokens that the answer speaks of.
         self._asked: dict[int, tuple[int, ...]] = {}
 
@@ -150,7 +151,7 @@ class Core:
         else:
             ctr, sealed = seal_message(self.session, topic, payload, flags, kind, life, mono, block)
         packet_id = self.outbox.ids.take() if qos else 0
-        packet = build.publish(topic, sealed, qos, retain, packet_id=packet_id)
+        packet = self._speech.publish(topic, sealed, qos, retain, packet_id=packet_id)
         if qos:
             self.outbox.add(packet_id, ctr, qos, packet)
         return ctr, packet
@@ -162,7 +163,7 @@ class Core:
         wire = [(text, qos) for (text, _), (_, qos) in zip(tokens, filters, strict=True)]
         ctrs = tuple(ctr for _, ctr in tokens)
         self._asked[packet_id] = ctrs
-        return ctrs, build.subscribe(packet_id, wire)
+        return ctrs, self._speech.subscribe(packet_id, wire)
 
     def unsubscribe(self, filters: Sequence[str]) -> tuple[tuple[int, ...], bytes]:
         """(ctr of each token, UNSUBSCRIBE)."""
@@ -170,11 +171,11 @@ class Core:
         packet_id = self.outbox.ids.take()
         ctrs = tuple(ctr for _, ctr in tokens)
         self._asked[packet_id] = ctrs
-        return ctrs, build.unsubscribe(packet_id, [text for text, _ in tokens])
+        return ctrs, self._speech.unsubscribe(packet_id, [text for text, _ in tokens])
 
     def control(self, packet: bytes) -> bytes:
         """A PUBLISH of a control packet up, or of a provisioning request."""
-        return build.publish(CONTROL, packet)
+        return self._speech.publish(CONTROL, packet)
 
     def close(self) -> None:
         """The connection is over: ids of unanswered SUBSCRIBEs are free again, and messages that
@@ -230,7 +231,12 @@ class Core:
             out.append(ev.Fault(fault))
         return out
 
-    def _take(self, packet: Packet, mono: int, out: list[ev.Event]) -> None:
+    def _take(self, packet: Came, mono: int, out: list[ev.Event]) -> None:
+        if isinstance(packet, Farewell):
+            why = f", {packet.reason[:100]!r}" if packet.reason else ""
+            raise ConnectionLost(
+                f"the mediator ended the connection (MQTT 5, reason {packet.code:#04x}{why})"
+            )
         if self.stage is Stage.READY:
             self._take_ready(packet, mono, out)
         elif self.stage is Stage.CONNACK:
@@ -243,7 +249,7 @@ class Core:
         elif self.stage is Stage.WELCOME:
             self._welcome(packet, mono, out)
 
-    def _welcome(self, packet: Packet, mono: int, out: list[ev.Event]) -> None:
+    def _welcome(self, packet: Came, mono: int, out: list[ev.Event]) -> None:
         if not isinstance(packet, Publish) or not _is_control(packet):
             raise BadWelcome(f"{type(packet).__name__} arrived where the welcome was due")
         conflict = self.session.clock_conflict
@@ -274,7 +280,7 @@ class Core:
         if self.session.outdated():
             out.append(ev.Outdated())
 
-    def _take_ready(self, packet: Packet, mono: int, out: list[ev.Event]) -> None:
+    def _take_ready(self, packet: Came, mono: int, out: list[ev.Event]) -> None:
         if not (isinstance(packet, Publish) and packet.topic_raw == CONTROL):
             self._intake.no_record(mono, out)
         match packet:
@@ -306,8 +312,25 @@ class Core:
                 out.extend(ev.Removed(c) for c in self._answered(packet.packet_id, "UNSUBACK"))
             case Pingresp():
                 out.append(ev.Pong())
+            case Hint():
+                self._hinted(packet, out)
             case _:
                 raise PeerFault(f"{type(packet).__name__} arrived in a connection that was open")
+
+    # In the clear anybody can refuse: the notice that comes before it is what counts.
+    def _hinted(self, packet: Hint, out: list[ev.Event]) -> None:
+        ctr, refused = self.outbox.refused(packet.packet_id) or (0, False)
+        if ctr and not refused and not self.session.receipted(ctr):
+            raise PeerFault(
+                f"{packet.kind} refuses a message (MQTT 5, reason {packet.code:#04x}), "
+                "and no sealed notice says so"
+            )
+        if packet.kind == "PUBACK":
+            self._acked(self.outbox.puback(packet.packet_id), out)
+        else:
+            # It ends here: no PUBREL follows (MQTT 5, section 4.3.3).
+            self.outbox.pubrec(packet.packet_id)
+            self._acked(self.outbox.pubcomp(packet.packet_id), out)
 
     def _answered(self, packet_id: int, kind: str) -> tuple[int, ...]:
         ctrs = self._asked.pop(packet_id, None)

@@ -29,6 +29,7 @@ from .errors import (
 )
 from .opening import Quarantine, ask, connect
 from .randomness import mono_ms, new_nonce
+from .speech import SPEECHES
 from .values import Notice, Options
 from .wire import Wire
 
@@ -212,8 +213,9 @@ class Door:
     def _connect_packet(self, session: Session, want_kg_time: bool) -> bytes:
         o, low = self._options, self._boots.outbox.low()
         return connect(
-            session, self._client_id, o.clean, o.keepalive, o.will, want_kg_time, low, mono_ms()
-        )
+            session, self._client_id, o.clean, o.keepalive, o.will, want_kg_time, low, mono_ms(),
+            SPEECHES[o.protocol],
+        )  # fmt: skip
 
     async def _new_roots(self) -> None:
         """Roots without a connection: by `renew`, or by provisioning in quarantine."""

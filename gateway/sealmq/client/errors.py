@@ -27,10 +27,12 @@ class ConnectFailed(ClientError):
 
 
 class ConnectRefused(ClientError):
-    """CONNACK with another return code than 0 (MQTT 3.1.1, 3.2.2.3); `return_code` is 1 to 255."""
+    """CONNACK with another return code than 0 (MQTT 3.1.1, 3.2.2.3; MQTT 5, 3.2.2.2);
+    `return_code` is 1 to 255.
+    """
 
     def __init__(self, return_code: int) -> None:
-        text = _CONNACK.get(return_code, "for a reason that MQTT 3.1.1 does not know")
+        text = _CONNACK.get(return_code, "for a reason that is not known here")
         super().__init__(f"the mediator refused the connection: {text} (CONNACK {return_code})")
         self.return_code = return_code
 
@@ -94,6 +96,12 @@ _CONNACK = {
     3: "its broker or store is unavailable",
     4: "bad user name or password",
     5: "not authorised",
+    # Of MQTT 5.
+    0x81: "it found the CONNECT malformed",
+    0x83: "it does not keep what was asked for",
+    0x95: "the CONNECT, or what it lets be sent, is of a wrong size",
+    0x9A: "its broker retains nothing",
+    0x9B: "its broker does not have the will's QoS",
 }
 _BASES: tuple[type[SealError], ...] = (
     spec.Malformed,
@@ -135,6 +143,11 @@ def refusal(what: str, subject: str, code: int, rule: str, reason: str) -> Refus
     return error
 
 
+# Of MQTT 5, what 3.1.1 says with another number.
+_OF_FIVE = {0x84: 1, 0x87: 5, 0x88: 3}
+
+
 def connect_refused(code: int) -> ConnectRefused:
-    """The typed error for a CONNACK return code."""
+    """The typed error for a CONNACK return code, or a reason code of MQTT 5."""
+    code = _OF_FIVE.get(code, code)
     return {3: ServerUnavailable, 5: NotAuthorised}.get(code, ConnectRefused)(code)

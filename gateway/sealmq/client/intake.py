@@ -15,6 +15,7 @@ from . import events as ev
 from .foreign import Complaints
 from .foreign import Reader as Foreign
 from .missing import Missing
+from .speech import V311, Speech
 from .values import Came, Message
 
 
@@ -31,8 +32,9 @@ class Intake:
         received: QoS2Receiver,
         refused: Counter[str],
         settle: bool = False,
+        speech: Speech = V311,
     ) -> None:
-        self._settle = settle
+        self._settle, self._speech = settle, speech
         self._session, self._reader = session, reader
         self._received, self._refused = received, refused
         self._missing = Missing()
@@ -56,7 +58,7 @@ class Intake:
             if label in (0, own) or not self._missing.keeps(packet, label, mono):
                 raise
             if self._missing.asks(label):
-                self.out += build.publish(CONTROL, self._session.fetch(label, mono))
+                self.out += self._speech.publish(CONTROL, self._session.fetch(label, mono))
                 self._missing.asked(label, self._session.ctr)
             return
         except Unauthentic:
@@ -74,7 +76,7 @@ class Intake:
     def _complain(self, topic: str, message: bytes, mono: int) -> None:
         body = self._complaints.about(topic, message, mono)
         if body:
-            self.out += build.publish(CONTROL, self._session.up(body, mono))
+            self.out += self._speech.publish(CONTROL, self._session.up(body, mono))
             self._complaints.sent(self._session.ctr)
 
     def replied(self, ctr: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from sealmq.mqtt import Connack, Decoder, Packet, Publish, build
+from sealmq.mqtt import Connack, Publish, build
 from sealmq.mqtt import ProtocolError as MqttFault
 from sealmq.mqtt import Will as MqttWill
 from sealmq_spec import provision
@@ -18,6 +18,7 @@ from sealmq_spec.topics import check_topic
 from .cipher import make
 from .errors import BadWelcome, PeerFault, connect_refused
 from .seal import seal_message
+from .speech import V311, Came, Speech
 from .values import Will
 
 _USER = USER.decode()
@@ -36,6 +37,7 @@ def connect(
     want_kg_time: bool,
     low: int,
     mono: int,
+    speech: Speech = V311,
 ) -> bytes:
     """A signed CONNECT. low: lowest ctr that may be sent again, 0 if none. mono: ms.
 
@@ -56,7 +58,7 @@ def connect(
         )
         sealed = MqttWill(will.topic, payload, will.qos, will.retain)
     packet = bytearray(
-        build.connect(
+        speech.connect(
             client_id,
             clean_session=clean,
             keepalive=keepalive,
@@ -84,7 +86,8 @@ class Quarantine:
     ) -> None:
         self._identity, self._boot, self._salt, self._nonce = identity, boot, salt, nonce_c
         self._client_id = client_id
-        self._decoder = Decoder(_QUARANTINE_MAX, role="client")
+        # Provisioning says nothing that MQTT 5 would say better.
+        self._decoder = V311.decoder(_QUARANTINE_MAX)
         self._open = False
 
     def connect(self) -> bytes:
@@ -114,7 +117,7 @@ class Quarantine:
         return out, answer
 
 
-def _is_accepted(packet: Packet) -> bool:
+def _is_accepted(packet: Came) -> bool:
     if not isinstance(packet, Connack):
         raise BadWelcome(f"{type(packet).__name__} arrived where CONNACK was due")
     if packet.code:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sealmq.mqtt import Decoder, PacketIds, Publish, build
+from sealmq.mqtt import PacketIds, build
 from sealmq_spec.window import WIDTH
+
+from .speech import V311, Speech
 
 _DUP = 8
 
@@ -33,7 +35,8 @@ class Flight:
 class Outbox:
     """The flights, by packet id; in the order of their ctr."""
 
-    def __init__(self) -> None:
+    def __init__(self, speech: Speech = V311) -> None:
+        self._speech = speech
         self.ids = PacketIds()
         self._flights: dict[int, Flight] = {}
 
@@ -73,6 +76,11 @@ class Outbox:
         flight = self._flights.get(packet_id)
         return self._end(packet_id, 2) if flight is not None and flight.released else None
 
+    def refused(self, packet_id: int) -> tuple[int, bool] | None:
+        """(ctr, whether a notice has refused it) of a message; None: there is none."""
+        flight = self._flights.get(packet_id)
+        return None if flight is None else (flight.ctr, flight.refused)
+
     def refuse(self, ctr: int) -> bool:
         """A notice came for ctr: it is not sent again; its id is free when the answer comes.
 
@@ -89,12 +97,11 @@ class Outbox:
         for flight in self._flights.values():
             if not flight.packet:
                 continue
-            [sent] = Decoder(len(flight.packet), role="server").feed(flight.packet)
-            if isinstance(sent, Publish):
-                sealed = seal(sent.topic_raw, sent.qos << 1 | sent.retain, sent.payload)
-                flight.packet = build.publish(
-                    sent.topic_raw, sealed, sent.qos, sent.retain, packet_id=flight.packet_id
-                )
+            topic, payload, qos, retain = self._speech.parts(flight.packet)
+            sealed = seal(topic, qos << 1 | retain, payload)
+            flight.packet = self._speech.publish(
+                topic, sealed, qos, retain, packet_id=flight.packet_id
+            )
 
     def resume(self, present: bool) -> tuple[bytes, list[int]]:
         """(what to send first in a new connection, ctrs whose exchange the other side forgot).

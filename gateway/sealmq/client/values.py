@@ -128,6 +128,8 @@ class Options:
     inflight: messages of QoS 1 and 2 that may be unacknowledged at once, at most 60.
     known_tlv: types of items, 32 to 127, that the application understands: a message with a
     critical one of another type is refused.
+    protocol: of MQTT, 4 (3.1.1) or 5. With 5 a refusal's reason also comes in the clear, as a hint;
+    what counts stays sealed.
     settle: messages of QoS 1 and 2 are acknowledged by `Client.settle` and `Client.complete`, not
     as they are queued.
     """
@@ -144,8 +146,11 @@ class Options:
     inflight: int = 20
     known_tlv: tuple[int, ...] = ()
     settle: bool = False
+    protocol: int = 4
 
     def __post_init__(self) -> None:
+        if self.protocol not in (4, 5):
+            raise Malformed(f"protocol {self.protocol}; it is 4 (MQTT 3.1.1) or 5")
         for kind in self.known_tlv:
             if not TLV_FAMILIES <= kind <= 127:
                 raise Malformed(f"known_tlv has {kind}; types that families use are 32 to 127")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from sealmq.mqtt import Connect, Decoder, ProtocolError
+from sealmq.mqtt import Connect, Decoder, ProtocolError, speaks_five
+from sealmq.mqtt.five import Connect5, Decoder5
 from sealmq.strangers import Strangers, source_of
 from sealmq_spec.errors import SealError
 
@@ -48,6 +49,15 @@ class Acceptor:
         """Takes nobody more."""
         if self._server is not None:
             self._server.close()
+
+
+# What comes with it is the worker's to judge.
+def _first_of_five(data: bytes) -> Connect5 | None:
+    try:
+        packets: Sequence[object] = Decoder5(MAX_PACKET, MAX_CONNECT_BODY).feed(data)
+    except ProtocolError as error:
+        packets = error.packets
+    return packets[0] if packets and isinstance(packets[0], Connect5) else None
 
 
 class Caller(asyncio.BufferedProtocol):
@@ -95,13 +105,16 @@ class Caller(asyncio.BufferedProtocol):
         else:
             if first is None:
                 return
-        if isinstance(first, Connect):
+        known: object = first
+        if speaks_five(came := bytes(self._data)):
+            known = _first_of_five(came)
+        if isinstance(known, Connect | Connect5):
             try:
-                client = claim_of(first).client
+                client = claim_of(known).client
             except SealError:
                 client = 0
         self._decoder = None
-        self._acceptor.give(self, bytes(self._data), client)
+        self._acceptor.give(self, came, client)
 
     def close(self, reason: str) -> None:
         """Cuts it off."""

@@ -35,6 +35,7 @@ from .core import effects as fx
 from .core.delivery import fan_out
 from .core.keyring import Keyring
 from .core.proof import Newest
+from .core.reasons import STOPS
 from .core.retained import Retained, RetainedBytes
 from .core.session import Session
 from .core.site import BrokerFace, Site
@@ -237,7 +238,7 @@ class Mediator:
     def stop(self, reason: str) -> None:
         """Ends all sessions; wills are left to their grace."""
         for session in list(self.events.peers):
-            self.events.run(session.stop, reason)
+            self.events.run(session.stop, reason, STOPS)
 
     async def settle(self) -> None:
         """Waits, for a moment, for what was still under way: wills of clients that were cut off."""

@@ -9,6 +9,7 @@ from typing import Protocol
 from .core.effects import NoPlace
 from .core.keyring import Client
 from .core.limits import CONNECTIONS, CONNECTIONS_A_CLIENT
+from .core.reasons import QUOTA, TAKEN_OVER
 
 
 class Entrant(Protocol):
@@ -17,7 +18,7 @@ class Entrant(Protocol):
     client: Client
     client_id: str
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, code: int = 0) -> None:
         """Ends it; it is told `leave` at once or later."""
 
     def news(self, family: str, said: bytes) -> None:
@@ -71,12 +72,12 @@ class Registry:
     def _make(self, session: Entrant) -> None:
         for other in list(self._open.get(session.client.number, ())):
             if other.client_id == session.client_id:
-                self._end(other, "its session goes on in a newer connection")
+                self._end(other, "its session goes on in a newer connection", TAKEN_OVER)
         row = list(self._open.get(session.client.number, ()))
         for other in row[: max(len(row) + 1 - CONNECTIONS_A_CLIENT, 0)]:
             text = f"the oldest of more than {CONNECTIONS_A_CLIENT} connections of its client"
             self._end(other, text)
 
-    def _end(self, session: Entrant, reason: str) -> None:
+    def _end(self, session: Entrant, reason: str, code: int = QUOTA) -> None:
         self.leave(session)
-        session.close(reason)
+        session.close(reason, code)

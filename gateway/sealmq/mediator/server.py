@@ -12,12 +12,14 @@ import contextlib
 import socket
 import struct
 
-from sealmq.mqtt import Decoder, ProtocolError
+from sealmq.mqtt import Decoder, ProtocolError, speaks_five
 from sealmq.strangers import Strangers, source_of
 
+from .core.five import Five
 from .core.limits import LINGER_S, MAX_CONNECT_BODY, MAX_PACKET
 from .core.session import OPEN, Session
 from .core.site import Site
+from .core.wire import V311
 from .events import Events, Peer
 
 # With so many packets for a client they are written at once: one turn may read megabytes.
@@ -53,7 +55,10 @@ class Channel(asyncio.Protocol):
     ) -> None:
         self._early = early
         self._site, self._events, self._strangers = site, events, strangers
-        self._decoder = Decoder(
+        # The version is chosen once, from what came first.
+        five = Five(site) if speaks_five(early) else None
+        self._wire = V311 if five is None else five.wire
+        self._decoder: Decoder | Five = five or Decoder(
             MAX_PACKET, "server", max_connect=MAX_CONNECT_BODY, connect_first=True, together=True
         )
         self._transport: asyncio.Transport
@@ -74,7 +79,7 @@ class Channel(asyncio.Protocol):
             self.data_received(early)
 
     def _begin(self, peer: str) -> None:
-        self.session = Session(self._site, self._events.agenda, peer)
+        self.session = Session(self._site, self._events.agenda, peer, self._wire)
         self._events.peers[self.session] = self
         self._strangers.enter(self.session, source_of(peer))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from .core import effects as fx
 from .core.limits import OPENING_S
+from .core.reasons import TAKEN_OVER
 from .core.session import Session
 from .events import Events
 from .kept_sessions import KeptSessions
@@ -70,10 +71,10 @@ class SessionLinks:
         before = self._newest.get(links.key)
         if before is not None and before.session.state != "closed":
             if _place(before.session) > _place(session):
-                session.close("its session goes on in a newer connection")
+                session.close("its session goes on in a newer connection", TAKEN_OVER)
                 self._questions.reply(session, effect.task, fx.Opened(False))
                 return
-            before.session.close("its session goes on in a newer connection")
+            before.session.close("its session goes on in a newer connection", TAKEN_OVER)
         self._newest[links.key] = links
         self._ask(links, effect.task, self._opened(links, before, effect))
 
@@ -89,6 +90,8 @@ class SessionLinks:
         if before is not None and before.done is not None and not before.done.done():
             # What it began is done first: its rows, its filters at the broker.
             await asyncio.wait({before.done}, timeout=OPENING_S)
+        if effect.fresh:
+            await kept.prepare(session.client, effect.gen, session.client_id, clean=True)
         known = await kept.prepare(session.client, effect.gen, session.client_id, effect.clean)
         if effect.clean:
             return fx.Opened(False)

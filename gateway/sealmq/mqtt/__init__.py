@@ -1,4 +1,5 @@
-"""Sans-IO MQTT 3.1.1: bytes to packets (Decoder), values to bytes (build), ids in flight.
+"""Sans-IO MQTT 3.1.1: bytes to packets (Decoder), values to bytes (build), ids in flight. MQTT 5:
+`five` (a server's side), `five_client`.
 
 One decoder a connection; the encoders are the functions of `build`. No socket, no clock, no file.
 """
@@ -6,21 +7,25 @@ One decoder a connection; the encoders are the functions of `build`. No socket, 
 from . import build
 from .codec import Decoder
 from .errors import (
+    BadAlias,
     DecoderDead,
     IdentifierRejected,
     MalformedPacket,
     MqttError,
+    NotTaken,
     PacketIdsExhausted,
     PacketTooLarge,
     ProtocolError,
     UnsupportedProtocol,
     UsageError,
 )
+from .five import speaks as speaks_five
 from .inflight import PacketIds, QoS2Receiver
 from .packets import (
     Connack,
     Connect,
     Disconnect,
+    FilterWishes,
     Packet,
     Pingreq,
     Pingresp,
@@ -36,17 +41,21 @@ from .packets import (
     Unsuback,
     Unsubscribe,
     Will,
+    Wishes,
 )
 
 __all__ = [
+    "BadAlias",
     "Connack",
     "Connect",
     "Decoder",
     "DecoderDead",
     "Disconnect",
+    "FilterWishes",
     "IdentifierRejected",
     "MalformedPacket",
     "MqttError",
+    "NotTaken",
     "Packet",
     "PacketIds",
     "PacketIdsExhausted",
@@ -69,5 +78,7 @@ __all__ = [
     "UnsupportedProtocol",
     "UsageError",
     "Will",
+    "Wishes",
     "build",
+    "speaks_five",
 ]

@@ -47,6 +47,18 @@ class PacketTooLarge(ProtocolError):
     """A remaining length above our limit; raised before any of the body is held."""
 
 
+class BadAlias(MalformedPacket):
+    """A topic alias of MQTT 5 that was not offered, or that stands for nothing."""
+
+
+class NotTaken(ProtocolError):
+    """Good MQTT 5 that is not taken here, by decision: `code` is its reason code."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class UnsupportedProtocol(ProtocolError):
     """A CONNECT of another MQTT version (section 3.1.2.2)."""
 

@@ -1,4 +1,5 @@
-"""Sans-IO MQTT 5, the server's side: what clients send, as values; what they are sent, as bytes.
+"""Sans-IO MQTT 5: what clients send, as values; what they are sent, as bytes. (What servers send,
+as values, and what they are sent: `five_client`.)
 
 One table says which property stands where and how often; what is not in it ends the connection.
 Limits hold before a body is there. Sections are those of the OASIS standard of March 2019.
@@ -7,13 +8,20 @@ Limits hold before a body is there. Sections are those of the OASIS standard of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from struct import Struct
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from .build import packet, remaining_length
-from .errors import DecoderDead, MalformedPacket, PacketTooLarge, ProtocolError, UsageError
+from .errors import (
+    BadAlias,
+    DecoderDead,
+    MalformedPacket,
+    PacketTooLarge,
+    ProtocolError,
+    UsageError,
+)
 from .reader import Reader
 from .text import string_fault, topic_fault
 
@@ -24,7 +32,9 @@ NONE: Properties = MappingProxyType({})
 PAYLOAD_FORMAT, EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION = 1, 2, 3, 8, 9
 SUBSCRIPTION_ID, SESSION_EXPIRY, ASSIGNED_ID, SERVER_KEEPALIVE = 11, 17, 18, 19
 AUTH_METHOD, AUTH_DATA, PROBLEM_INFO, WILL_DELAY, RESPONSE_INFO = 21, 22, 23, 24, 25
-REASON, RECEIVE_MAX, ALIAS_MAX, ALIAS, USER, MAX_PACKET = 31, 33, 34, 35, 38, 39
+RESPONSE = 26
+SERVER_REFERENCE, REASON, RECEIVE_MAX, ALIAS_MAX, ALIAS = 28, 31, 33, 34, 35
+MAX_QOS, RETAINS, USER, MAX_PACKET = 36, 37, 38, 39
 WILDCARDS, SUBSCRIPTION_IDS, SHARED = 40, 41, 42
 
 # B: byte of 0 or 1; H: u16; I: u32; V: variable; S: text; D: bytes; P: pair of texts.
@@ -32,8 +42,9 @@ _FORMS = {
     PAYLOAD_FORMAT: "B", EXPIRY: "I", CONTENT_TYPE: "S", RESPONSE_TOPIC: "S", CORRELATION: "D",
     SUBSCRIPTION_ID: "V", SESSION_EXPIRY: "I", ASSIGNED_ID: "S", SERVER_KEEPALIVE: "H",
     AUTH_METHOD: "S", AUTH_DATA: "D", PROBLEM_INFO: "B", WILL_DELAY: "I", RESPONSE_INFO: "B",
-    REASON: "S", RECEIVE_MAX: "H", ALIAS_MAX: "H", ALIAS: "H", USER: "P", MAX_PACKET: "I",
-    WILDCARDS: "B", SUBSCRIPTION_IDS: "B", SHARED: "B",
+    RESPONSE: "S", SERVER_REFERENCE: "S", REASON: "S", RECEIVE_MAX: "H", ALIAS_MAX: "H", ALIAS: "H",
+    MAX_QOS: "B", RETAINS: "B", USER: "P", MAX_PACKET: "I", WILDCARDS: "B", SUBSCRIPTION_IDS: "B",
+    SHARED: "B",
 }  # fmt: skip
 _ACK = frozenset((REASON, USER))
 _MESSAGE = frozenset((PAYLOAD_FORMAT, EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION, USER))
@@ -45,6 +56,14 @@ _MAY: dict[str, frozenset[int]] = {
     "will": _MESSAGE | {WILL_DELAY},
     # No subscription identifier: that is the server's to send [MQTT-3.3.4-6].
     "PUBLISH": _MESSAGE | {ALIAS},
+    # A PUBLISH that a server sends.
+    "delivery": _MESSAGE | {ALIAS, SUBSCRIPTION_ID},
+    "CONNACK": frozenset(
+        (SESSION_EXPIRY, RECEIVE_MAX, MAX_QOS, RETAINS, MAX_PACKET, ASSIGNED_ID, ALIAS_MAX, REASON,
+         USER, WILDCARDS, SUBSCRIPTION_IDS, SHARED, SERVER_KEEPALIVE, RESPONSE, SERVER_REFERENCE,
+         AUTH_METHOD, AUTH_DATA)
+    ),
+    "SUBACK": _ACK, "UNSUBACK": _ACK,
     "PUBACK": _ACK, "PUBREC": _ACK, "PUBREL": _ACK, "PUBCOMP": _ACK,
     "SUBSCRIBE": frozenset((SUBSCRIPTION_ID, USER)),
     "UNSUBSCRIBE": frozenset((USER,)),
@@ -54,6 +73,9 @@ _MAY: dict[str, frozenset[int]] = {
 _NOT_ZERO = frozenset((RECEIVE_MAX, MAX_PACKET, ALIAS, SUBSCRIPTION_ID))
 # User properties of one packet; no client needs as many.
 _PAIRS = 64
+# What may have several subscription identifiers, and how many.
+_MANY = frozenset(("delivery",))
+_IDS = 1024
 
 _U16, _U32 = Struct(">H").pack, Struct(">I").pack
 
@@ -73,7 +95,7 @@ class Will5(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Connect5:
-    """CONNECT, section 3.1."""
+    """CONNECT, section 3.1. `raw`: the whole packet, as packets.Connect has it."""
 
     client_id: str
     clean_start: bool
@@ -82,6 +104,7 @@ class Connect5:
     username: str | None = field(repr=False)
     password: bytes | None = field(repr=False)
     properties: Properties = field(repr=False)
+    raw: bytes = field(default=b"", repr=False)
 
 
 class Publish5(NamedTuple):
@@ -116,6 +139,7 @@ class Filter5(NamedTuple):
     qos: int
     no_local: bool
     retain_handling: int
+    as_published: bool = False
 
 
 class Subscribe5(NamedTuple):
@@ -145,36 +169,60 @@ class Disconnect5(NamedTuple):
     properties: Properties
 
 
+def speaks(data: bytes) -> bool:
+    """Whether a stream that begins so is one of MQTT 5: with a CONNECT of that level, whose first
+    bytes are there.
+    """
+    at = 2
+    while 2 <= at < min(len(data), 5) and data[at - 1] > 127:
+        at += 1
+    return data[:1] == b"\x10" and data[at : at + 7] == b"\0\4MQTT\5"
+
+
 Packet5: TypeAlias = Connect5 | Publish5 | Ack5 | Subscribe5 | Unsubscribe5 | Pingreq5 | Disconnect5
 
 
 class Decoder5:
-    """Takes what a client sends. `max_packet`, `max_connect`: largest remaining lengths."""
+    """Takes what a client sends. `max_packet`, `max_connect`: largest remaining lengths. `aliases`:
+    the highest topic alias that is taken; a message with one has its topic.
+    """
 
-    def __init__(self, max_packet: int, max_connect: int = 16384) -> None:
+    _FIRST = 0x10, "CONNECT"
+
+    def __init__(self, max_packet: int, max_connect: int = 16384, aliases: int = 0) -> None:
         self._max_packet, self._max_connect = max_packet, max_connect
         self._held = bytearray()
         self._connected = False
         self._fault: str | None = None
+        self._aliases = Aliases(aliases)
 
-    def feed(self, data: bytes) -> list[Packet5]:
-        """The packets that `data` completes. A ProtocolError has those before the fault, and ends
-        the stream for good."""
+    @property
+    def buffered(self) -> int:
+        """Bytes held of a packet that is not complete."""
+        return len(self._held)
+
+    def feed(self, data: bytes) -> list[Any]:
+        """The packets (Packet5) that `data` completes. A ProtocolError has those before the fault,
+        and ends the stream for good.
+        """
         if self._fault is not None:
             raise DecoderDead(f"bytes after a fault that ended the stream: {self._fault}")
         held = self._held
         held += data
-        packets: list[Packet5] = []
+        packets: list[Any] = []
         pos = 0
         try:
             while (found := self._next(pos)) is not None:
                 first, body, stop = found
-                packets.append(self._packet(first, bytes(memoryview(held)[body:stop])))
+                one = self._packet(first, bytes(memoryview(held)[body:stop]))
+                if type(one) is Connect5:
+                    one = replace(one, raw=bytes(memoryview(held)[pos:stop]))
+                packets.append(one)
                 pos = stop
         except ProtocolError as error:
             self._fault = str(error)
             self._held = bytearray()
-            error.packets = tuple(packets)  # type: ignore[arg-type]
+            error.packets = tuple(packets)
             raise
         del held[:pos]
         return packets
@@ -185,9 +233,9 @@ class Decoder5:
         if len(held) < pos + 2:
             return None
         first = held[pos]
-        if (first == 0x10) == self._connected:
+        if (first == self._FIRST[0]) == self._connected:
             # Before all else: whatever comes from a stranger is no longer than a CONNECT.
-            raise MalformedPacket("CONNECT is the first packet, and comes once [MQTT-3.1.0-1, -2]")
+            raise MalformedPacket(f"{self._FIRST[1]} is the first packet, and comes once")
         remaining, shift, at = 0, 0, pos + 1
         while True:
             if at == len(held):
@@ -205,10 +253,10 @@ class Decoder5:
             raise PacketTooLarge(f"remaining length {remaining}; at most {most} bytes are taken")
         return None if len(held) < at + remaining else (first, at, at + remaining)
 
-    def _packet(self, first: int, body: bytes) -> Packet5:
+    def _packet(self, first: int, body: bytes) -> Any:
         kind = first >> 4
         if kind == 3:
-            return _publish(first & 15, body)
+            return read_publish(first & 15, body, self._aliases)
         name, flags = _KINDS.get(kind, ("", 0))
         if not name:
             raise MalformedPacket(f"packet type {kind} arrived at a server [section 2.1.2]")
@@ -227,12 +275,12 @@ class Decoder5:
             packet = Pingreq5()
         elif kind == 14:
             code = r.byte("reason code") if r.more() else 0
-            packet = Disconnect5(code, _properties(r, name) if r.more() else {})
+            packet = Disconnect5(code, read_properties(r, name) if r.more() else {})
         else:
             packet_id = r.packet_id()
             code = r.byte("reason code") if r.more() else 0
             if r.more():
-                _properties(r, name)
+                read_properties(r, name)
             packet = Ack5(name, packet_id, code)
         r.end()
         return packet
@@ -261,7 +309,8 @@ def _variable(r: Reader, name: str) -> int:
     raise r.fault(f"{name} goes on after four bytes [section 1.5.5]")
 
 
-def _properties(r: Reader, where: str) -> dict[int, Any]:
+def read_properties(r: Reader, where: str) -> dict[int, Any]:
+    """The properties of a packet, by their numbers; which may stand there is looked up."""
     size = _variable(r, "property length")
     # Read on a reader of its own, so that none reaches past the length that was said.
     p = Reader(r.kind, r.take("properties", size), 0, size)
@@ -276,6 +325,12 @@ def _properties(r: Reader, where: str) -> dict[int, Any]:
             pairs.append((p.text("user property"), p.text("user property")))
             if len(pairs) > _PAIRS:
                 raise p.fault(f"more than {_PAIRS} user properties")
+            continue
+        if kind == SUBSCRIPTION_ID and where in _MANY:
+            ids = found.setdefault(kind, [])
+            ids.append(_variable(p, "subscription identifier"))
+            if not ids[-1] or len(ids) > _IDS:
+                raise p.fault(f"subscription identifier {ids[-1]}, the {len(ids)}th of them")
             continue
         if kind in found:
             raise p.fault(f"property {kind} stands there twice [section 2.2.2.2]")
@@ -310,13 +365,13 @@ def _connect(r: Reader) -> Connect5:
     if qos == 3 or (not has_will and flags & 0x38):
         raise r.fault("its will flags contradict each other [MQTT-3.1.2-11 to -15]")
     keepalive = r.number("keep alive")
-    properties = _properties(r, "CONNECT")
+    properties = read_properties(r, "CONNECT")
     if AUTH_DATA in properties and AUTH_METHOD not in properties:
         raise r.fault("authentication data without a method [section 3.1.2.11.10]")
     client_id = r.text("client id")
     will = None
     if has_will:
-        of = _properties(r, "will")
+        of = read_properties(r, "will")
         topic = r.topic("will topic")
         will = Will5(topic, r.binary("will payload"), qos, bool(flags & 0x20), of)
     username = r.text("user name") if flags & 0x80 else None
@@ -324,25 +379,50 @@ def _connect(r: Reader) -> Connect5:
     return Connect5(client_id, bool(flags & 2), keepalive, will, username, password, properties)
 
 
-def _publish(flags: int, body: bytes) -> Publish5:
+class Aliases:
+    """Topics by their numbers, as one side of a connection has named them (section 3.3.2.3.4).
+    `most`: the highest number that is taken.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._topics: dict[int, str] = {}
+
+    def topic(self, number: int, said: str) -> str:
+        """The topic of a PUBLISH that has this number; `said`: what stands in its place, or ""."""
+        if number > self._most:
+            most = f"1 to {self._most}" if self._most else "none"
+            raise BadAlias(f"PUBLISH: topic alias {number}; taken here: {most} [MQTT-3.3.2-9]")
+        if said:
+            self._topics[number] = said
+            return said
+        topic = self._topics.get(number)
+        if topic is None:
+            raise BadAlias(f"PUBLISH: topic alias {number}, which stands for no topic yet")
+        return topic
+
+
+def read_publish(flags: int, body: bytes, aliases: Aliases, where: str = "PUBLISH") -> Publish5:
+    """PUBLISH, section 3.3. where: whose properties it may have."""
     r = Reader("PUBLISH", body, 0, len(body))
     qos, dup = flags >> 1 & 3, bool(flags & 8)
     if qos == 3 or (dup and not qos):
         raise r.fault("its QoS is 3, or DUP stands with QoS 0 [MQTT-3.3.1-2, -4]")
     topic = r.any_text("topic name")
     packet_id = r.packet_id() if qos else 0
-    properties = _properties(r, "PUBLISH")
-    if ALIAS in properties:
-        # The CONNACK has said that none are taken [MQTT-3.3.2-9].
-        raise r.fault("a topic alias; none are taken here")
-    if fault := topic_fault(topic):
+    properties = read_properties(r, where)
+    number = properties.get(ALIAS, 0)
+    # No alias is entered for what is no topic name.
+    if (topic or not number) and (fault := topic_fault(topic)):
         raise r.fault(f"topic name {fault}")
+    if number:
+        topic = aliases.topic(number, topic)
     return Publish5(topic, r.rest(), qos, bool(flags & 1), dup, packet_id, properties)
 
 
 def _subscribe(r: Reader) -> Subscribe5:
     packet_id = r.packet_id()
-    properties = _properties(r, "SUBSCRIBE")
+    properties = read_properties(r, "SUBSCRIBE")
     filters = []
     while r.more():
         text = r.filter()
@@ -350,7 +430,7 @@ def _subscribe(r: Reader) -> Subscribe5:
         qos, handling = options & 3, options >> 4 & 3
         if qos == 3 or handling == 3 or options & 0xC0:
             raise r.fault(f"subscription options {options:#04x} [section 3.8.3.1]")
-        filters.append(Filter5(text, qos, bool(options & 4), handling))
+        filters.append(Filter5(text, qos, bool(options & 4), handling, bool(options & 8)))
     if not filters:
         raise r.fault("no topic filter [MQTT-3.8.3-2]")
     return Subscribe5(packet_id, tuple(filters), properties)
@@ -358,7 +438,7 @@ def _subscribe(r: Reader) -> Subscribe5:
 
 def _unsubscribe(r: Reader) -> Unsubscribe5:
     packet_id = r.packet_id()
-    properties = _properties(r, "UNSUBSCRIBE")
+    properties = read_properties(r, "UNSUBSCRIBE")
     filters = []
     while r.more():
         filters.append(r.filter())
@@ -372,7 +452,7 @@ def _unsubscribe(r: Reader) -> Unsubscribe5:
 
 def connack(present: bool, code: int, properties: Properties) -> bytes:
     """CONNACK, section 3.2."""
-    return packet(0x20, bytes((present, code)), _put(properties))
+    return packet(0x20, bytes((present, code)), put_properties(properties))
 
 
 def publish(
@@ -387,7 +467,7 @@ def publish(
     """PUBLISH, section 3.3."""
     first = 0x30 | qos << 1 | retain | (8 if dup else 0)
     head = _text(topic) + (_U16(packet_id) if qos else b"")
-    return packet(first, head, _put(properties), payload)
+    return packet(first, head, put_properties(properties), payload)
 
 
 _ACKS = {"PUBACK": 0x40, "PUBREC": 0x50, "PUBREL": 0x62, "PUBCOMP": 0x70}
@@ -397,17 +477,17 @@ def ack(kind: str, packet_id: int, code: int = 0, properties: Properties = NONE)
     """PUBACK, PUBREC, PUBREL, PUBCOMP, sections 3.4 to 3.7."""
     if not code and not properties:
         return packet(_ACKS[kind], _U16(packet_id))
-    return packet(_ACKS[kind], _U16(packet_id), bytes((code,)), _put(properties))
+    return packet(_ACKS[kind], _U16(packet_id), bytes((code,)), put_properties(properties))
 
 
 def suback(packet_id: int, codes: Sequence[int], properties: Properties = NONE) -> bytes:
     """SUBACK, section 3.9."""
-    return packet(0x90, _U16(packet_id), _put(properties), bytes(codes))
+    return packet(0x90, _U16(packet_id), put_properties(properties), bytes(codes))
 
 
 def unsuback(packet_id: int, codes: Sequence[int], properties: Properties = NONE) -> bytes:
     """UNSUBACK, section 3.11."""
-    return packet(0xB0, _U16(packet_id), _put(properties), bytes(codes))
+    return packet(0xB0, _U16(packet_id), put_properties(properties), bytes(codes))
 
 
 def pingresp() -> bytes:
@@ -417,10 +497,11 @@ def pingresp() -> bytes:
 
 def disconnect(code: int, properties: Properties = NONE) -> bytes:
     """DISCONNECT, section 3.14."""
-    return packet(0xE0, bytes((code,)), _put(properties))
+    return packet(0xE0, bytes((code,)), put_properties(properties))
 
 
-def _put(properties: Properties) -> bytes:
+def put_properties(properties: Properties) -> bytes:
+    """Properties with their length, section 2.2.2."""
     out = bytearray()
     for kind, value in properties.items():
         form = _FORMS[kind]
@@ -435,8 +516,11 @@ def _put(properties: Properties) -> bytes:
             out += bytes((kind,)) + _U32(value)
         elif form == "S":
             out += bytes((kind,)) + _text(value)
+        elif form == "V":
+            for one in value:
+                out += bytes((kind,)) + remaining_length(one)
         else:
-            raise UsageError(f"property {kind} is none that a server sends here")
+            raise UsageError(f"property {kind} is none that is sent here")
     return remaining_length(len(out)) + bytes(out)
 
 

@@ -54,6 +54,24 @@ class Will:
     retain: bool = False
 
 
+class Wishes(NamedTuple):
+    """What a CONNECT may ask besides; only MQTT 5 has room for it (sections 3.1.2.4, 3.1.2.11).
+
+    `fresh`: nothing of an older session of this identifier, though this one may be kept.
+    `receive_max`: messages of QoS 1 and 2 under way to the client. `max_packet`: bytes of a whole
+    packet to it. `alias_max`: topic aliases that it takes. `reasons`: whether it wants texts.
+    """
+
+    fresh: bool = False
+    receive_max: int = 65_535
+    max_packet: int = 268_435_460
+    alias_max: int = 0
+    reasons: bool = True
+
+
+NO_WISHES = Wishes()
+
+
 @dataclass(frozen=True, slots=True)
 class Connect:
     """CONNECT, section 3.1. `keepalive` is in seconds, 0 means none.
@@ -70,6 +88,7 @@ class Connect:
     username: str | None = field(default=None, repr=False)
     password: bytes | None = field(default=None, repr=False)
     raw: bytes = field(default=b"", repr=False)
+    wishes: Wishes = NO_WISHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +135,27 @@ class Pubcomp:
     packet_id: int
 
 
+class FilterWishes(NamedTuple):
+    """What is asked of one subscription besides; only MQTT 5 has room for it (section 3.8.3.1).
+
+    `retained`: 0 always, 1 if the subscription is new, 2 never. `identifier`: 0: none.
+    """
+
+    no_local: bool = False
+    as_published: bool = False
+    retained: int = 0
+    identifier: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """SUBSCRIBE, section 3.8: at least one (topic filter, requested QoS)."""
+    """SUBSCRIBE, section 3.8: at least one (topic filter, requested QoS). `wishes`: of each filter;
+    none where nothing more is asked.
+    """
 
     packet_id: int
     filters: tuple[tuple[str, int], ...]
+    wishes: tuple[FilterWishes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +193,11 @@ class Pingresp:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """DISCONNECT, section 3.14."""
+    """DISCONNECT, section 3.14. `with_will`: the client wants its will published all the same, as
+    only MQTT 5 lets it say.
+    """
+
+    with_will: bool = False
 
 
 Packet: TypeAlias = (

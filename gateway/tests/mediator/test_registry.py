@@ -22,7 +22,7 @@ class Open:
     registry: Registry
     ended: list[str] = field(default_factory=list)
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, code: int = 0) -> None:
         self.ended.append(self.client_id)
         self.registry.leave(self)
 

@@ -66,7 +66,7 @@ def test_what_another_codec_writes_is_read_whichever_way_it_is_cut() -> None:
     assert connect.will[:4] == ("w/t", b"gone", 1, True)
     assert publish == v5.Publish5("a/ü", b"xyz", 2, True, False, 4, {v5.EXPIRY: 60})
     assert isinstance(subscribe5, v5.Subscribe5)
-    assert subscribe5.filters == (v5.Filter5("a/#", 1, True, 0),)
+    assert subscribe5.filters == (v5.Filter5("a/#", 1, True, 0, True),)
     assert subscribe5.properties == {v5.USER: [("purpose", "service")]}
     assert unsubscribe == v5.Unsubscribe5(6, ("a/#", "b"), {})
     assert (pubrec, pubrel) == (v5.Ack5("PUBREC", 7, 0x87), v5.Ack5("PUBREL", 8, 0))
@@ -161,7 +161,7 @@ def test_limits_hold_before_a_body_is_there_and_a_stranger_s_first() -> None:
         v5.Decoder5(1 << 20, 100).feed(b"\x10\x65")
     with pytest.raises(MalformedPacket):
         v5.Decoder5(1 << 20, 100).feed(b"\x30\x05")
-    pairs = v5._put({v5.USER: [("a", "b")] * 65})
+    pairs = v5.put_properties({v5.USER: [("a", "b")] * 65})
     body = b"\0\1a" + pairs
     with pytest.raises(MalformedPacket):
         opened().feed(b"\x30" + build.remaining_length(len(body)) + body)

@@ -94,7 +94,10 @@ def encode(packet: Packet) -> bytes:
             )
     assert dataclasses.is_dataclass(packet)
     encoder: Any = getattr(build, type(packet).__name__.lower())
-    fields = [getattr(packet, field.name) for field in dataclasses.fields(packet)]
+    # MQTT 3.1.1 has no room for these.
+    five = ("wishes", "with_will")
+    names = [field.name for field in dataclasses.fields(packet) if field.name not in five]
+    fields = [getattr(packet, name) for name in names]
     data: bytes = encoder(*fields)
     return data
 

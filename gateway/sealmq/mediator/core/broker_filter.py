@@ -15,12 +15,13 @@ NONE = -1
 @dataclass(slots=True)
 class Held:
     """A filter of the client's, without its token: the QoS granted, what the policy says now, and
-    whether the broker has ever taken it.
+    whether the broker has ever taken it. `identifier`: the client's own for it, 0: none.
     """
 
     qos: int
     allowed: bool
     taken: bool = False
+    identifier: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -59,6 +59,7 @@ class Entrant(SessionApi, Protocol):
     known: bool
     client_id: str
     clean: bool
+    receive_max: int
     conn_no: int
     low: int
     token_low: int
@@ -89,6 +90,7 @@ def identify(s: Entrant, packet: Connect) -> Claim | None:
     s.client, s.link, s.conn_no = client, link, claim.conn
     s.low, s.token_low = claim.low, claim.token_low
     s.client_id, s.keepalive_s, s.clean = packet.client_id, packet.keepalive, packet.clean_session
+    s.receive_max = packet.wishes.receive_max
     if is_behind(claim, s.site.newest.get(client.number)):
         _behind(s, packet, claim)
         return None
@@ -111,7 +113,7 @@ def enter(s: Entrant, packet: Connect, claim: Claim) -> Task:
             yield from _accept_will(s, packet.will)
         if s.state == _CLOSED:
             return
-        opened: Opened = yield OpenSession(0, claim.gen, packet.clean_session)
+        opened: Opened = yield OpenSession(0, claim.gen, packet.clean_session, packet.wishes.fresh)
         tlv = EMPTY
         if claim.wants_kg_time and s.state != _CLOSED:
             blob = yield AskTime(0, time_nonce(claim.salt, claim.boot, claim.conn))
@@ -130,14 +132,14 @@ def enter(s: Entrant, packet: Connect, claim: Claim) -> Task:
     except (BrokerAway, StoreUnavailable, Unavailable) as error:
         event = "store-unavailable" if isinstance(error, StoreUnavailable) else "broker-away"
         s.audit(event, client=s.client.name, reason=str(error)[:500])
-        s.write(s.wire.connack(False, UNAVAILABLE))
+        s.write(s.wire.connack(False, UNAVAILABLE, ""))
         s.close("refused")
     except SealError as error:
         _refuse(s, packet, error, rule_of("will", error))
     else:
         welcome = _welcome(s, READY, claim.boot, tlv)
         s.doubtful = opened.doubtful
-        s.opened(s.wire.connack(opened.present, ACCEPTED) + welcome)
+        s.opened(s.wire.connack(opened.present, ACCEPTED, "") + welcome)
         s.audit("connect", client=s.client.name, peer=s.peer, client_id=s.client_id[:100])
         restored = s.subs.restore(opened.subs)
         if restored is not None:
@@ -232,7 +234,9 @@ def _still_welcome(s: Entrant, claim: Claim) -> None:
 def _refuse(
     s: Entrant, packet: Connect, error: SealError, rule: str, outcome: int = NOT_AUTHORISED
 ) -> None:
-    answer = partial(s.write, s.wire.connack(False, outcome))
+    # That of a policy is for the audit log alone.
+    said = rule if isinstance(error, NotPromised) else ""
+    answer = partial(s.write, s.wire.connack(False, outcome, said))
     s.refuse(CONNECT, error, rule, answer, client_id=packet.client_id[:100] or None)
 
 
@@ -249,7 +253,7 @@ def _behind(s: Entrant, packet: Connect, claim: Claim) -> None:
         rule="mediator.connect.behind",
         reason=f"boot {claim.boot} conn {claim.conn} does not rise above boot {floor}",
     )
-    s.write(s.wire.connack(False, ACCEPTED) + _welcome(s, BEHIND, floor, EMPTY))
+    s.write(s.wire.connack(False, ACCEPTED, "") + _welcome(s, BEHIND, floor, EMPTY))
     s.close("behind")
 
 

@@ -10,7 +10,7 @@ reader of QoS 1 or 2 is ended, and nothing more is read from an own link.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from sealmq.families.duties import (
@@ -72,6 +72,8 @@ class Reader(SessionApi, Protocol):
     """What outbox and subscriptions use of a session."""
 
     @property
+    def receive_max(self) -> int: ...
+    @property
     def outboxes(self) -> Outboxes: ...
     @property
     def client_id(self) -> str: ...
@@ -84,7 +86,11 @@ class Reader(SessionApi, Protocol):
     @property
     def delivery(self) -> Delivery: ...
 
-    def stop(self, reason: str) -> None: ...
+    def stop(self, reason: str, code: int = 0) -> None: ...
+
+
+def _no_identifiers(topic: str) -> Sequence[int]:
+    return ()
 
 
 class Outboxes:
@@ -162,7 +168,10 @@ class Delivery:
         self._session = session
         self._site, self._outboxes = session.site, session.outboxes
         self._room = session.outboxes.room
-        self._wire = session.wire
+        self._wire, self._window = session.wire, min(WINDOW, session.receive_max)
+        self._alone, self._keeps = session.wire.alone, session.wire.keeps
+        # The identifiers of the client's subscriptions that match a topic.
+        self.identifiers: Callable[[str], Sequence[int]] = _no_identifiers
         self._policy = session.policy
         self.name = session.client.name
         self.announced = Announcements(session.site, session.client.label, session.down)
@@ -208,7 +217,7 @@ class Delivery:
         """One of the live link. value: as the table has it."""
         waits = value > 2
         qos = min(value & 3, message.qos) if waits else min(value, message.qos)
-        if self._busy or waits or (qos and len(self._under_way) >= WINDOW):
+        if self._busy or waits or (qos and len(self._under_way) >= self._window):
             self._put(message, qos, 0, False, waits)
         else:
             self._send(message, qos, 0, False)
@@ -229,7 +238,7 @@ class Delivery:
             self._deny(packet.topic, type(error))
             self._withhold(packet.qos, packet.packet_id)
             return
-        if self._busy or (packet.qos and len(self._under_way) >= WINDOW):
+        if self._busy or (packet.qos and len(self._under_way) >= self._window):
             self._put(message, packet.qos, packet.packet_id, True, False)
         else:
             self._send(message, packet.qos, packet.packet_id, False)
@@ -402,7 +411,7 @@ class Delivery:
         if not queue:
             return None
         item = queue[0]
-        if item.qos and len(self._under_way) >= WINDOW:
+        if item.qos and len(self._under_way) >= self._window:
             return None
         if item.waits and not pressed and self._still_waits(item):
             return None
@@ -487,7 +496,10 @@ class Delivery:
             self.announced.records(message.number, inside.epoch)
         elif message.number not in self._known:
             self.announced.records(message.number)
-        if qos:
+        if self._alone is not None:
+            if not self._write_alone(message, payload, qos, own):
+                return
+        elif qos:
             self._write(message, payload, qos, own)
         else:
             self._session.write(message.loose(self._wire, payload))
@@ -558,7 +570,12 @@ class Delivery:
 
     def _write(self, message: Message, payload: bytes, qos: int, own: int) -> None:
         if not qos:
-            self._session.write(message.loose(self._wire, payload))
+            if self._alone is None:
+                data = message.loose(self._wire, payload)
+            else:
+                ids = self.identifiers(message.topic)
+                data = self._alone(message, payload, 0, False, 0, ids)
+            self._session.write(data)
             return
         dup = False
         if self._kept:
@@ -573,7 +590,23 @@ class Delivery:
             if own:
                 self._of_own[own] = number
         self._under_way[number] = _LIVE_1 if qos == 1 and not own else (qos, own)
-        self._session.write(message.sure(self._wire, payload, qos, dup, number))
+        if self._alone is None:
+            data = message.sure(self._wire, payload, qos, dup, number)
+        else:
+            ids = self.identifiers(message.topic)
+            data = self._alone(message, payload, qos, dup, number, ids)
+        self._session.write(data)
+
+    # Whether the wire lets this message through to this reader.
+    def _write_alone(self, message: Message, payload: bytes, qos: int, own: int) -> bool:
+        keeps, topic = self._keeps, message.topic
+        rule = keeps(message, payload, qos, self.identifiers(topic)) if keeps is not None else ""
+        if rule:
+            self._withhold(qos, own)
+            self._site.counts.count_denied(self.name, topic, rule, message.label)
+            return False
+        self._write(message, payload, qos, own)
+        return True
 
     # A broker that lost what it had draws ids anew. DUP says that it has sent this one before, not
     # that the client has it: of a broker that was lost it may come twice, and windows drop it.

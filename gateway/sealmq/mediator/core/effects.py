@@ -54,7 +54,7 @@ class Commit(NamedTuple):
 
 class OpenSession(NamedTuple):
     """A place for this session, and its session at the broker. `clean` as in CONNECT; `gen` is the
-    proof's.
+    proof's. `fresh`: nothing of an older session, though this one may be kept.
 
     The shell chooses the client identifier at the broker. The session's own link is not read before
     the first PauseLink(False). Answer: Opened, or BrokerAway, StoreUnavailable, NoPlace,
@@ -64,6 +64,7 @@ class OpenSession(NamedTuple):
     task: int
     gen: int
     clean: bool
+    fresh: bool = False
 
 
 class Subscribe(NamedTuple):

@@ -30,6 +30,7 @@ from sealmq_spec.window import NEW
 from .boots import Sent
 from .effects import Commit, Forward
 from .limits import PUBLISH_HEAD, UNDERWAY
+from .reasons import TAKEN_OVER, codes
 from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
 from .session_api import SessionApi
 from .site import Site
@@ -322,7 +323,7 @@ class Inbound:
 
     def give_way(self) -> None:
         """A newer connection of this boot session has brought what waits here."""
-        self._s.close("the boot session goes on in a newer connection")
+        self._s.close("the boot session goes on in a newer connection", TAKEN_OVER)
 
     def answer(self, sent: Sent, topic: str, packet_id: int, qos: int) -> None:
         """What this session brought under that packet id is done, or refused."""
@@ -380,12 +381,12 @@ class Inbound:
 
         def acknowledge() -> None:
             if hangs_up:
-                s.close(f"refused: {rule}")
+                s.close(f"refused: {rule}", codes(error).end, rule)
             elif qos and packet_id in self._underway:
                 # An answer to this packet would be taken for one to the message under way.
                 s.close(f"refused under a packet id that is in use: {rule}")
-            else:
-                self._acknowledge(packet_id, qos)
+            elif qos:
+                s.write(s.wire.refused(packet_id, qos, error, rule))
 
         s.refuse(PUBLISH, error, rule, acknowledge, qos, event, topic=topic[:200])
 

@@ -24,6 +24,11 @@ PUBLISH_HEAD = 1 + 4 + 2 + 2
 # What may follow the fixed header of a CONNECT, so that the whole has at most 16,384 bytes.
 MAX_CONNECT_BODY = MAX_CONNECT - 4
 
+# Of MQTT 5: topic aliases of a connection, each way; and the least maximum packet size that a
+# client may set: control packets, of which the largest is a body of 16,384 bytes, have to reach it.
+ALIASES = 64
+LEAST_PACKET = 17 * 1024
+
 # Seconds.
 OPENING_S = 10
 QUARANTINE_S = 30

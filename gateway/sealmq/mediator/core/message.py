@@ -8,6 +8,7 @@ from sealmq.families.shared import PUBLIC
 from sealmq.mqtt import Publish
 from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WINDOW_S
 from sealmq_spec.errors import Denied, Malformed
+from sealmq_spec.window import life_s
 
 from .keyring import Grant, Keyring
 from .site import Site
@@ -192,6 +193,16 @@ class Message:
             payload = for_holders(*given)
             self._granted[which] = payload, now_ms
         return payload
+
+    def left_s(self, now_ms: int) -> int | None:
+        """Seconds for which it may still be read, 0: none; None: without end, or it was not opened
+        yet. Its publisher has sealed how many (SPEC.md 3.1).
+        """
+        inside = self._inside
+        most = None if inside is None else life_s(inside.life)
+        if inside is None or most is None:
+            return None
+        return max(0, most - inside.age_s(now_ms))
 
     def loose(self, wire: Wire, payload: bytes) -> bytes:
         """The PUBLISH of QoS 0, encoded once for all its readers."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sealmq.mqtt import Connect
+from sealmq.mqtt.five import Connect5
 from sealmq_spec.const import FRESH_TOKENS, MAX_CLIENT_ID, USER, WANT_KG_TIME
 from sealmq_spec.control import split_proof
 from sealmq_spec.errors import Denied, Malformed, Unauthentic, Unsupported
@@ -45,7 +46,7 @@ class Claim(NamedTuple):
         return self.low if self.flags & FRESH_TOKENS else 0
 
 
-def claim_of(packet: Connect) -> Claim:
+def claim_of(packet: Connect | Connect5) -> Claim:
     """The claim of a CONNECT; raises Malformed or Unsupported."""
     if packet.username is None or packet.username.encode() != USER or packet.password is None:
         raise Malformed("CONNECT without user name 'sealmq1' and a proof as password")

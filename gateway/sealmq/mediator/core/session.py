@@ -43,11 +43,20 @@ from .effects import SURE, Audit, Deadline, Effect, End, Entered, PauseLink, Vou
 from .inbound import Inbound, answer, not_taken
 from .keyring import Client, Keyring
 from .limits import OPENING_S, QUARANTINE_BYTES, QUARANTINE_S, QUEUE, QUEUE_BYTES
+from .reasons import (
+    BUSY,
+    KEEP_ALIVE,
+    NOT_AUTHORIZED,
+    UNSPECIFIED,
+    codes,
+    fault,
+    fault_rule,
+)
 from .refusals import CONNECT, PUBLISH, QUARANTINE, SUBSCRIBE, TABLE, UNSUBSCRIBE, proof_of
 from .site import Site
 from .subscriptions import Subscriptions
 from .tasks import Task, Tasks
-from .wire import V311, Wire
+from .wire import ACCEPTED, V311, Wire
 
 NEW, QUARANTINED, OPENING, OPEN, CLOSED = "new", "quarantine", "opening", "open", "closed"
 
@@ -143,6 +152,7 @@ class Session:
         self.client_id = ""
         self.conn_no = self.low = self.token_low = self.keepalive_s = 0
         self.clean = True
+        self.receive_max = 65_535
         self.known = False
         self.doubtful = SURE
         self.will: WillRecord | None = None
@@ -220,7 +230,7 @@ class Session:
         if row.acknowledged and acknowledge is not None:
             acknowledge()
         if row.ends:
-            self.close(f"refused: {rule}")
+            self.close(f"refused: {rule}", codes(error).end, rule)
 
     # --- the client's packets ---
 
@@ -360,7 +370,7 @@ class Session:
         self.write(self.wire.pingresp())
 
     def _disconnect(self, packet: Disconnect) -> None:
-        self._end("DISCONNECT", LEFT)
+        self._end("DISCONNECT", GONE if packet.with_will else LEFT, answered=True)
 
     def broken(self, error: ProtocolError) -> None:
         """The client broke MQTT: one audit record, the answer that MQTT has for it, and the end.
@@ -372,12 +382,12 @@ class Session:
             "packet-refused",
             client=self.client.name if self.state == OPEN else None,
             peer=self.peer,
-            rule="mqtt." + type(error).__name__,
+            rule=fault_rule(error),
             reason=str(error)[:500],
         )
         if self.state == NEW and (answer := self.wire.broken(error)):
             self.write(answer)
-        self.close("malformed MQTT")
+        self.close("malformed MQTT", fault(error), fault_rule(error))
 
     def lost(self, reason: str) -> None:
         """The client's connection is gone; what it sent before is still handled."""
@@ -446,7 +456,7 @@ class Session:
         if self.throttled or self.crowded:
             self.heard = now  # we do not read what it sends
         if self.keepalive_s and now - self.heard > 1.5 * self.keepalive_s:
-            self.close("keep alive ran out")
+            self.close("keep alive ran out", KEEP_ALIVE)
             return
         self.delivery.tick()
 
@@ -472,7 +482,8 @@ class Session:
             return
         decision = self.policy.connect(self.site.now_ms)
         if not decision.allow:
-            self.close(f"refused from now on: {decision.rule}")
+            rule = decision.rule
+            self.close(f"refused from now on: {rule}", NOT_AUTHORIZED, rule)
 
     def answered(self, gen: int) -> bool:
         """A provisioning answer with this generation has been passed on to the client. Whether it
@@ -492,7 +503,7 @@ class Session:
         """Provisioning only, and not for long."""
         self._move(QUARANTINED)
         self.emit(Deadline(QUARANTINE_S))
-        self.write(self.wire.connack(False, 0))
+        self.write(self.wire.connack(False, ACCEPTED, ""))
 
     def opened(self, welcome: bytes) -> None:
         """The session is open: the broker has it, and policy and keys allow it."""
@@ -522,13 +533,13 @@ class Session:
             self.link_packet(packet)
         self.emit(PauseLink(False))
 
-    def close(self, reason: str) -> None:
-        """Ends the connection as not clean: a will fires."""
-        self._end(reason, GONE)
+    def close(self, reason: str, code: int = UNSPECIFIED, rule: str = "") -> None:
+        """Ends the connection as not clean: a will fires. code, rule: for a client that is told."""
+        self._end(reason, GONE, code, rule)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, code: int = BUSY) -> None:
         """The mediator ends the connection, for reasons of its own: a will is left to its grace."""
-        self._end(reason, OURS)
+        self._end(reason, OURS, code)
 
     def let_go(self) -> None:
         """After its End, once its last task is over: drops its parts, which refer to it, so that
@@ -551,10 +562,20 @@ class Session:
         self._takes = self._handlers()
 
     # `cut`: once an operator's command says that nothing more is delivered, nothing must be.
-    def _end(self, reason: str, by: str, cut: bool = False) -> None:
+    def _end(
+        self,
+        reason: str,
+        by: str,
+        code: int = UNSPECIFIED,
+        rule: str = "",
+        cut: bool = False,
+        answered: bool = False,
+    ) -> None:
         if self.state == CLOSED:
             return
         was_open = self.state == OPEN
+        if was_open and not cut and not answered and (bye := self.wire.goodbye(code, rule)):
+            self.write(bye)
         self._move(CLOSED)
         self._queue.clear()
         self._early.clear()

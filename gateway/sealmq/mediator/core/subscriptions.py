@@ -15,29 +15,33 @@ What a paused one still gets is judged as always, so a pause need not come in ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sealmq.broker.promises import check_group, check_publish
 from sealmq.families.engine import Decision
 from sealmq.families.shared import GROUP, PUBLIC, inner
+from sealmq.mqtt import FilterWishes
 from sealmq.mqtt import Subscribe as SubscribePacket
 from sealmq.mqtt import Unsubscribe as UnsubscribePacket
 from sealmq.store.records import KeptSub, KeptSubGone, StoreRecord
 from sealmq_spec.const import SUBSCRIBE, TOKEN, UNSUBSCRIBE
-from sealmq_spec.errors import Denied, SealError, TooLarge, Unavailable
-from sealmq_spec.topics import check_filter
+from sealmq_spec.errors import Denied, SealError, TooLarge, Unavailable, Unsupported
+from sealmq_spec.topics import check_filter, matches
 
 from . import refusals
 from .broker_filter import NONE, BrokerFilter, Held
 from .delivery import Reader
 from .effects import LIVE, OWN, Commit, Subscribe, Unsubscribe, Yield
 from .limits import SUBSCRIPTIONS
+from .reasons import NO_SUBSCRIPTION, OK
+from .reasons import codes as reason_codes
 from .refusals import of, rule_of
 from .tasks import Task
 
 REFUSED = 0x80
+_NO_WISHES = FilterWishes()
 REFUSED_RULE = "mediator.resume.refused"
 LOWER_RULE = "mediator.resume.qos"
 
@@ -52,7 +56,8 @@ _ORDERS = 64
 
 class _Asked(NamedTuple):
     """One allowed filter of a SUBSCRIBE: its index in the packet, filter, and QoS asked for; the
-    filter at the broker, how it is `held` there, and how it was `before`.
+    filter at the broker, how it is `held` there, and how it was `before`. `fetches`: whether what
+    is retained for it is wanted.
     """
 
     at: int
@@ -61,6 +66,7 @@ class _Asked(NamedTuple):
     target: BrokerFilter
     held: Held
     before: Held | None
+    fetches: bool
 
 
 class Subscriptions:
@@ -95,14 +101,17 @@ class Subscriptions:
             session.close("too many filters in one SUBSCRIBE")
             return
         asked: list[_Asked] = []
+        refused: dict[int, SealError] = {}
+        wishes = packet.wishes or (_NO_WISHES,) * len(packet.filters)
         for at, (text, qos) in enumerate(packet.filters):
             if at:
                 yield Yield(0)
             if self._closed:
                 return
             try:
-                one = yield from self._allowed(at, text, qos)
+                one = yield from self._allowed(at, text, qos, wishes[at])
             except SealError as error:
+                refused[at] = error.with_traceback(None)
                 self._refuse(refusals.SUBSCRIBE, error, text)
                 continue
             if one is None:
@@ -116,7 +125,7 @@ class Subscriptions:
         for target, turn in turns:
             code = codes[target]
             target.answered(turn, None if code == REFUSED else code)
-        yield from self._answered(packet, asked, codes)
+        yield from self._answered(packet, asked, codes, refused)
 
     def _ask(self, targets: Sequence[BrokerFilter]) -> Generator[Any, Any, dict[BrokerFilter, int]]:
         codes = dict.fromkeys(targets, REFUSED)
@@ -133,16 +142,19 @@ class Subscriptions:
 
     # Enters the filter with policy and table at once: the broker may send before it answers. None:
     # the session has ended meanwhile.
-    def _allowed(self, at: int, text: str, qos: int) -> Generator[Any, Any, _Asked | None]:
+    def _allowed(
+        self, at: int, text: str, qos: int, wishes: FilterWishes
+    ) -> Generator[Any, Any, _Asked | None]:
         session, site = self._session, self._site
         raw, ctr = session.link.token(SUBSCRIBE, qos, text, session.token_low)
         try:
             check_filter(raw)
+            self._check_wishes(raw, wishes)
             self._check_room(raw)
             if raw.startswith(PUBLIC):
                 site.takes.check_filter(raw)
                 check_publish(site.broker.retained, 0, retain=True, qos=0)
-                return self._hold(at, raw, qos, raw)
+                return self._hold(at, raw, qos, raw, wishes)
             # ! is reserved for families: a filter that none of them parses is refused.
             mounted = site.ring.mounted(raw)
             if (raw[0] == "@" and not mounted) or self._policy.parse("subscribe", raw)[:1] == "!":
@@ -159,7 +171,22 @@ class Subscriptions:
             name = session.client.name
             site.counts.count_unenforced(name, raw, decision.rule, "subscribe")
         self._policy.holds(decision, qos)
-        return self._hold(at, decision.raw, qos, filter)
+        return self._hold(at, decision.raw, qos, filter, wishes)
+
+    # Links to the broker are of MQTT 3.1.1: it sends what is retained for each filter of an own
+    # link, and no live message says whether it was retained.
+    def _check_wishes(self, raw: str, wishes: FilterWishes) -> None:
+        wrong = (
+            (wishes.no_local, "no local: who sent a message is sealed"),
+            (wishes.as_published, "retain as published: the broker's links do not have it"),
+            (
+                wishes.retained > 0 and self._link(raw) == OWN,
+                "retain handling with a kept session or a shared subscription",
+            ),
+        )
+        for is_set, what in wrong:
+            if is_set:
+                raise Unsupported(f"a subscription option that is not there, {what}")
 
     # None: the session has ended meanwhile.
     def _judged(self, raw: str, qos: int) -> Generator[Any, Any, Decision | None]:
@@ -216,17 +243,36 @@ class Subscriptions:
         inner(filter)  # Malformed
         return f"{GROUP}{self._session.client.label}.{filter.removeprefix(GROUP)}"
 
-    def _hold(self, at: int, raw: str, qos: int, filter: str) -> _Asked:
+    def _hold(self, at: int, raw: str, qos: int, filter: str, wishes: FilterWishes) -> _Asked:
         target = self._targets.get(filter)
         before = target.held.get(raw) if target is not None else None
-        held = Held(qos, allowed=True)
+        held = Held(qos, allowed=True, identifier=wishes.identifier)
+        if wishes.identifier:
+            self._delivery.identifiers = self._identifiers
         target = self._put(raw, filter, held)
         target.refused = False
-        self._enter(target, waits=True)
-        return _Asked(at, raw, qos, target, held, before)
+        is_new = before is None or not before.taken
+        fetches = wishes.retained == 0 or (wishes.retained == 1 and is_new)
+        self._enter(target, waits=fetches)
+        return _Asked(at, raw, qos, target, held, before, fetches)
+
+    # Of the client's filters that match; what it knows them by is not part of their tokens.
+    def _identifiers(self, topic: str) -> Sequence[int]:
+        return [
+            held.identifier
+            for target in self._targets.values()
+            if any(held.identifier for held in target.held.values())
+            and matches(inner(target.filter), topic)
+            for held in target.held.values()
+            if held.identifier and held.allowed
+        ]
 
     def _answered(
-        self, packet: SubscribePacket, asked: Sequence[_Asked], got: dict[BrokerFilter, int]
+        self,
+        packet: SubscribePacket,
+        asked: Sequence[_Asked],
+        got: dict[BrokerFilter, int],
+        refused: Mapping[int, SealError],
     ) -> Task:
         session = self._session
         codes = [REFUSED] * len(packet.filters)
@@ -245,7 +291,7 @@ class Subscriptions:
             touched[target] = None
             if code != REFUSED:
                 self._policy.granted(one.raw, one.held.qos, self._site.now_ms)
-                if target is one.target and target.link == LIVE:
+                if target is one.target and target.link == LIVE and one.fetches:
                     fetched[target] = None
             elif one.before is None or not one.before.taken:
                 self._drop(one.raw)
@@ -260,7 +306,7 @@ class Subscriptions:
             rows += target.rows
         if not (yield from self._store(rows)) or self._closed:
             return
-        session.write(session.wire.suback(packet.packet_id, codes))
+        session.write(session.wire.suback(packet.packet_id, codes, refused))
         for target in fetched:
             self._fetch(target)
         for target in touched:
@@ -278,6 +324,7 @@ class Subscriptions:
             return
         onward: dict[str, dict[str, None]] = {OWN: {}, LIVE: {}}
         left: list[str] = []
+        codes = [NO_SUBSCRIPTION] * len(packet.filters)
         touched: dict[BrokerFilter, None] = {}
         for at, text in enumerate(packet.filters):
             if at and at % _AT_ONCE == 0:
@@ -289,10 +336,13 @@ class Subscriptions:
                 filter, ctr = session.link.token(UNSUBSCRIBE, 0, text, session.token_low)
                 check_filter(filter)
                 for raw in self._policy.same(filter):
+                    if raw in self._of:
+                        codes[at] = OK
                     self._leave(raw, onward, touched)
                     left.append(raw)
             except SealError as error:
                 error.ctr = error.ctr or ctr
+                codes[at] = reason_codes(error).unsubscribe
                 self._refuse(refusals.UNSUBSCRIBE, error, text)
         turns = [(target, target.turn) for target in touched if not target.held]
         self._delivery.left()
@@ -304,7 +354,7 @@ class Subscriptions:
             target.answered(turn, NONE)
         if not (yield from self._store_left(left)) or self._closed:
             return
-        session.write(session.wire.unsuback(packet.packet_id))
+        session.write(session.wire.unsuback(packet.packet_id, codes))
         for target in touched:
             self._settle(target)
 
