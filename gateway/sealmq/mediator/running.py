@@ -154,6 +154,7 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
         audit = kind(
             layout.audit("mediator"), "mediator", ring.inst, ring.site.hex(),
             spare=layout.state_of("mediator"), more=of_families(config.policy.order),
+            chain=begin.chain,
         )  # fmt: skip
     mediator: Mediator | None = None
     early: list[tuple[str, str, Exception]] = []

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from sealmq.audit.chain import Chain
 from sealmq.families.attributes import Attribute
 from sealmq.families.records import Record
 from sealmq.kgtypes import Answer
@@ -43,6 +44,8 @@ class Begin(NamedTuple):
     kg_there: bool
     blind_ms: int = 0
     """Before this (Unix ms) messages may have gone out that no count has."""
+    chain: Chain | None = None
+    """What seals the audit log of a worker that is a process."""
 
     @property
     def of_all(self) -> str:

@@ -12,10 +12,12 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sealmq import peerkeys
+from sealmq.audit.chain import draw
 from sealmq.broker.target import names_password
 from sealmq.site import config as site_config
 from sealmq.site import masterkey, reach
@@ -145,6 +147,7 @@ def assemble(
             secrets,
             keep=[lock.fd, *(broker.keep if role == "mediator" else [])],
             identity=site.bridge if role == "bridge" else site.identities.get(role),
+            drawn=partial(_drawn, site.keys.audit, role),
             **more,
         )
 
@@ -159,6 +162,11 @@ def assemble(
         shown = {"line": keys.line.hex(), "certificate": der.hex()}
         parts.append(process_by_file(start("bridge", shown), layout, say))
     return parts
+
+
+# The broker has no audit log.
+def _drawn(audit_key: bytes, role: str) -> Mapping[str, Any]:
+    return {} if role == "broker" else {"audit": draw(audit_key, role)}
 
 
 # What the mediator says when it cannot have its port.
