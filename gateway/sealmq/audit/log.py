@@ -21,7 +21,8 @@ from .chain import Chain, SegmentSeal
 from .counts import Counts, Key, Said
 from .events import LIMITED, NO_MORE, OF_PEERS, ROLES, SEEN, URGENT, VERSION, Field, check
 from .reading import last_of_runs
-from .segment import Segment, recover
+from .retention import Retention
+from .segment import CLOSED, Segment, recover
 
 log = logging.getLogger("sealmq.audit")
 
@@ -30,6 +31,7 @@ BATCH = 1000
 # So many counts are collected before the table is updated.
 COUNTED = 256
 RETRY_S = 1.0
+ALL = Retention()
 
 Line = dict[str, Field | int]
 Sync = tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]
@@ -61,6 +63,7 @@ class Audit:
         spare: Path | None = None,
         more: Mapping[str, int] = NO_MORE,
         chain: Chain | None = None,
+        retention: Retention = ALL,
     ) -> None:
         """Closes what a dead process of the role has left open in `dir`.
 
@@ -68,6 +71,7 @@ class Audit:
         of the schema raises AuditError; else it is logged as `log-fault`. `spare`: where there is
         space for what has to be written with a full disk, too. `more`: fields of policy families,
         and how long each may be. `chain`: seals each line (chain.py); None: nothing does.
+        `retention`: which old segments of the role are deleted.
         """
         if role not in ROLES or len(site) != 8 or set(site) - set("0123456789abcdef"):
             raise AuditError(f"no role or no site: {role!r}, {site!r}")
@@ -77,7 +81,9 @@ class Audit:
         dir.mkdir(parents=True, exist_ok=True)
         self._began = _unused(dir, f"{role}-{inst:08d}", now())
         self._lines = self._files = self._lost = self._ids = 0
-        self._chain = chain
+        self._chain, self._retention = chain, retention
+        # What is deleted once `_lines` are on disk that say so.
+        self._expiring: tuple[int, list[str]] = (0, [])
         self._seal: SegmentSeal | None = None
         # Of the segment before.
         self._sealed = 0
@@ -257,6 +263,7 @@ class Audit:
     def _run(self) -> None:
         if self._reserve is not None:
             self._reserve.fill()
+        self._expire()
         while True:
             with self._lock:
                 if not self._waiting and not self._closing:
@@ -330,6 +337,24 @@ class Audit:
             told = [sync for sync in self._syncs if sync[0] <= self._done]
             self._syncs = [sync for sync in self._syncs if sync[0] > self._done]
         _tell(told, None)
+        said, names = self._expiring
+        if names and self._done >= said:
+            for name in names:
+                (self._folder / f"{name}{CLOSED}").unlink(missing_ok=True)
+            self._expiring = 0, []
+
+    def _expire(self) -> None:
+        if self._expiring[1]:
+            return
+        try:
+            names = self._retention.due(self._folder, self._role, self._now())
+        except OSError as error:
+            log.warning("no old audit record is deleted: %s", error)
+            return
+        if names:
+            with self._lock:
+                self._put("log-expired", {"notes": names}, self._now())
+                self._expiring = self._lines, names
 
     def _rotate(self, last: bool) -> None:
         segment = self._segment
@@ -341,6 +366,8 @@ class Audit:
             self._segment = None
             if self._seal is not None:
                 self._sealed, self._seen = self._seal.lines, []
+            if not last:
+                self._expire()
 
     def _troubled(self, error: OSError, batch: list[Line]) -> None:
         if self.error is None:

@@ -23,6 +23,7 @@ from typing import Any
 from sealmq import feedback, logs, peerkeys
 from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain, first
+from sealmq.audit.retention import Retention
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused, Refused
 from sealmq.client.values import Message as Delivered
@@ -472,7 +473,8 @@ async def _forever(layout: Layout, key: bytes, der: bytes, chain: Chain | None) 
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
     site = peerkeys.read(der).site.hex()
-    audit = Audit(layout.audit(role), "bridge", os.getpid(), site, chain=chain)
+    keep = Retention(*load(layout.config).audit)
+    audit = Audit(layout.audit(role), role, os.getpid(), site, chain=chain, retention=keep)
     ready.write(
         layout, Ready(role, os.getpid(), role, True), user=pwd.getpwuid(os.geteuid()).pw_name
     )

@@ -22,6 +22,7 @@ from pathlib import Path
 from sealmq import logs, peerkeys
 from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain, first
+from sealmq.audit.retention import Retention
 from sealmq.run import ready
 from sealmq.run.errors import BadHandOver
 from sealmq.run.ready import Ready
@@ -82,7 +83,8 @@ class Process:
         kg = Kg(self._store, self._config, on_change=on_change, key=self._key)
         folder, spare = self._layout.audit("kg"), self._layout.state_of("kg")
         site, chain = self._config.site.id.hex(), self._chain
-        audit = Audit(folder, "kg", kg.inst, site, spare=spare, chain=chain)
+        keep = Retention(*self._config.audit)
+        audit = Audit(folder, "kg", kg.inst, site, spare=spare, chain=chain, retention=keep)
         try:
             made_s = self._store.news()
             if made_s is not None:

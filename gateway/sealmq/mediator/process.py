@@ -16,6 +16,7 @@ from typing import Any
 from sealmq import __version__, logs, loops
 from sealmq.audit import Audit, chain
 from sealmq.audit.events import of_families
+from sealmq.audit.retention import Retention
 from sealmq.families.api import FamilyError
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
@@ -218,6 +219,7 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
             where, "mediator", insts[0], keys.site.hex(), spare=spare,
             more=of_families(config.policy.order),
             chain=None if chains is None else chain.Chain(*chains.next()),
+            retention=Retention(*config.audit),
         )  # fmt: skip
         try:
             owner = Owner(layout, config, store, keys, audit)

@@ -30,6 +30,7 @@ from .model import (
     SOURCES,
     SUBJECTS,
     Attribute,
+    Audit,
     Broker,
     Client,
     Config,
@@ -42,12 +43,15 @@ from .model import (
 )
 from .poset import closure
 
+_KEEP = re.compile(r"([0-9]{1,5})d")
+_MOST_DAYS = 36500
 _TABLES = (
     "site",
     "mediator",
     "broker",
     "policy",
     "limits",
+    "audit",
     "labels",
     "clients",
     "topics",
@@ -117,6 +121,7 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
         families=MappingProxyType(_families(values.table(doc, "families"))),
         below=MappingProxyType(below),
         peers=MappingProxyType(found),
+        audit=_audit(values.table(doc, "audit"), folder),
     )
 
 
@@ -250,6 +255,23 @@ def _limits(t: Mapping[str, Any]) -> Limits:
                 key=f"limits.{name}",
             )
     return Limits(**t)
+
+
+def _audit(t: Mapping[str, Any], folder: Path | None) -> Audit:
+    values.only(t, "audit", ("keep", "after_report"))
+    keep = values.text(t, "audit.keep")
+    found = _KEEP.fullmatch(keep)
+    if "keep" in t and (found is None or not 1 <= int(found[1]) <= _MOST_DAYS):
+        raise ConfigError(
+            f"{keep!r} is no number of days", 'keep = "90d", say; without this line all is kept',
+            key="audit.keep",
+        )  # fmt: skip
+    report = values.outside_path(t, "audit.after_report", folder)
+    if report is not None and found is None:
+        raise ConfigError(
+            "nothing is deleted without keep", 'keep = "90d", say', key="audit.after_report"
+        )
+    return Audit(0 if found is None else int(found[1]) * 86_400_000, report)
 
 
 # theirs: those that peers bring, over which others may be.
