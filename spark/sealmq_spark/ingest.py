@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +36,7 @@ EACH = 1 << 30
 """Bytes of logs in one step of the stream. A run that is killed does at most this much again."""
 _FOR_EVER = "36500d"
 _ODD = frozenset("*?[]{}\\")
+_SEGMENT = re.compile(r"[a-z]+-[0-9-]+\.jsonl")
 _WHOLE = "spark.sql.codegen.wholeStage"
 
 
@@ -218,9 +220,11 @@ def _say_read(place: Place) -> None:
     """
     told = map(_told, place.files.read_bytes().splitlines())
     rows = {
-        f"{Path(one['file']).name} {one['bytes']}\n"
+        f"{name} {one['bytes']}\n"
         for one in told
-        if one is not None and os.path.lexists(place.links / one["name"])
+        if one is not None
+        and _SEGMENT.fullmatch(name := Path(one["file"]).name)
+        and os.path.lexists(place.links / one["name"])
     }
     new = place.read.with_suffix(".new")
     new.write_text("".join(sorted(rows)), encoding="utf-8")
