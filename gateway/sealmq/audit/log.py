@@ -20,9 +20,10 @@ from sealmq.site.reserve import Reserve
 from .chain import Chain, SegmentSeal
 from .counts import Counts, Key, Said
 from .events import LIMITED, NO_MORE, OF_PEERS, ROLES, SEEN, URGENT, VERSION, Field, check
-from .reading import last_of_runs
+from .reading import last_of_runs, newest_ms
 from .retention import Retention
 from .segment import CLOSED, Segment, recover
+from .totals import Totals
 
 log = logging.getLogger("sealmq.audit")
 
@@ -64,6 +65,7 @@ class Audit:
         more: Mapping[str, int] = NO_MORE,
         chain: Chain | None = None,
         retention: Retention = ALL,
+        totals: Totals | None = None,
     ) -> None:
         """Closes what a dead process of the role has left open in `dir`.
 
@@ -71,7 +73,7 @@ class Audit:
         of the schema raises AuditError; else it is logged as `log-fault`. `spare`: where there is
         space for what has to be written with a full disk, too. `more`: fields of policy families,
         and how long each may be. `chain`: seals each line (chain.py); None: nothing does.
-        `retention`: which old segments of the role are deleted.
+        `retention`: which old segments of the role are deleted. `totals`: gets all that is counted.
         """
         if role not in ROLES or len(site) != 8 or set(site) - set("0123456789abcdef"):
             raise AuditError(f"no role or no site: {role!r}, {site!r}")
@@ -82,6 +84,11 @@ class Audit:
         self._began = _unused(dir, f"{role}-{inst:08d}", now())
         self._lines = self._files = self._lost = self._ids = 0
         self._chain, self._retention = chain, retention
+        self.totals = totals
+        if totals is not None:
+            # A board without a clock begins in the past.
+            ahead_ms = newest_ms(dir, role) - now()
+            totals.gauges["log_ahead_seconds"] = max(0.0, ahead_ms / 1000)
         # What is deleted once `_lines` are on disk that say so.
         self._expiring: tuple[int, list[str]] = (0, [])
         self._seal: SegmentSeal | None = None
@@ -130,6 +137,8 @@ class Audit:
         with self._lock:
             self._turn(now)
             texts = clean or {}
+            if self.totals is not None:
+                self.totals.one(event, texts, now)
             client = str(texts.get("client", ""))
             peer = str(texts.get("peer", "")) if event in OF_PEERS else ""
             if event in LIMITED and not self._counts.single(event, client, peer):
@@ -215,6 +224,8 @@ class Audit:
     def _turn(self, now: int) -> None:
         take = self._counted.popleft
         keys = [take() for _ in range(len(self._counted))]
+        if self.totals is not None and keys:
+            self.totals.many(keys)
         if self._counts.add(keys) or self._counts.over(now):
             self._flush_counts(now)
 
@@ -284,8 +295,12 @@ class Audit:
                 self._troubled(error, batch)
                 if last:
                     break
+            if self.totals is not None:
+                self.totals.write(self.error)
             if last and not self._waiting:
                 break
+        if self.totals is not None:
+            self.totals.write(self.error, last=True)
         self._leave()
 
     def _store(self, batch: list[Line]) -> None:

@@ -208,6 +208,11 @@ class Tail:
         return list(rows)
 
 
+def newest_ms(folder: Path, role: str) -> int:
+    """When the youngest process that has written here began, Unix ms; 0: none has."""
+    return max((order(name)[1] for name in last_of_runs(folder, role)), default=0)
+
+
 def last_of_runs(folder: Path, role: str) -> list[str]:
     """The last segment of each process that has written here, without its ending, oldest first."""
     names = Log(folder, role).names

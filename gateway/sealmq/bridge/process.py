@@ -24,6 +24,7 @@ from sealmq import feedback, logs, peerkeys
 from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain, first
 from sealmq.audit.retention import Retention
+from sealmq.audit.totals import Totals
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused, Refused
 from sealmq.client.values import Message as Delivered
@@ -473,8 +474,12 @@ async def _forever(layout: Layout, key: bytes, der: bytes, chain: Chain | None) 
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
     site = peerkeys.read(der).site.hex()
-    keep = Retention(*load(layout.config).audit)
-    audit = Audit(layout.audit(role), role, os.getpid(), site, chain=chain, retention=keep)
+    config = load(layout.config)
+    keep = Retention(*config.audit)
+    totals = Totals(layout.totals(role)) if config.metrics else None
+    audit = Audit(
+        layout.audit(role), role, os.getpid(), site, chain=chain, retention=keep, totals=totals
+    )
     ready.write(
         layout, Ready(role, os.getpid(), role, True), user=pwd.getpwuid(os.geteuid()).pw_name
     )

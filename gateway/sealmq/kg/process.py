@@ -23,6 +23,7 @@ from sealmq import logs, peerkeys
 from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain, first
 from sealmq.audit.retention import Retention
+from sealmq.audit.totals import Totals
 from sealmq.run import ready
 from sealmq.run.errors import BadHandOver
 from sealmq.run.ready import Ready
@@ -84,7 +85,16 @@ class Process:
         folder, spare = self._layout.audit("kg"), self._layout.state_of("kg")
         site, chain = self._config.site.id.hex(), self._chain
         keep = Retention(*self._config.audit)
-        audit = Audit(folder, "kg", kg.inst, site, spare=spare, chain=chain, retention=keep)
+        audit = Audit(
+            folder,
+            "kg",
+            kg.inst,
+            site,
+            spare=spare,
+            chain=chain,
+            retention=keep,
+            totals=Totals(self._layout.totals("kg")) if self._config.metrics else None,
+        )
         try:
             made_s = self._store.news()
             if made_s is not None:

@@ -31,6 +31,7 @@ from .events import MissingExecutor
 from .keysource import KeySource, NoKeys
 from .owner import Owner
 from .pool import Crew, Pool
+from .shared import totals_of
 from .single import Single
 
 log = logging.getLogger("sealmq.mediator")
@@ -220,6 +221,7 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
             more=of_families(config.policy.order),
             chain=None if chains is None else chain.Chain(*chains.next()),
             retention=Retention(*config.audit),
+            totals=totals_of(layout, config, "0" if count == 1 else "owner"),
         )  # fmt: skip
         try:
             owner = Owner(layout, config, store, keys, audit)

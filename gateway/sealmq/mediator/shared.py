@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from sealmq.audit.chain import Chain
+from sealmq.audit.totals import Totals
 from sealmq.families.attributes import Attribute
 from sealmq.families.records import Record
 from sealmq.kgtypes import Answer
@@ -79,6 +80,11 @@ class Begin(NamedTuple):
     def mine(self, client: int) -> bool:
         """Whether this client's connections, wills and kept sessions are this worker's."""
         return worker_of(client, self.workers) == self.number
+
+
+def totals_of(layout: Layout, config: Config, name: str) -> Totals:
+    """What a process of the mediator counts; name: its worker's number, or "owner"."""
+    return Totals(layout.totals("mediator", name) if config.metrics else None, layout.seen(name))
 
 
 class SharedStore(Protocol):

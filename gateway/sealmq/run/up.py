@@ -21,7 +21,7 @@ from sealmq.audit.chain import draw
 from sealmq.broker.target import names_password
 from sealmq.site import config as site_config
 from sealmq.site import masterkey, reach
-from sealmq.site.layout import Layout, prepare, prepare_bridge
+from sealmq.site.layout import Layout, prepare, prepare_bridge, prepare_metrics
 from sealmq.site.reserve import Reserve
 
 from . import proc, users
@@ -39,6 +39,7 @@ MODULES: Mapping[str, str] = {
     "broker": "sealmq.broker.process",
     "mosquitto": "sealmq.broker.private",
     "bridge": "sealmq.bridge.process",
+    "metrics": "sealmq.metrics.process",
 }
 ROLES = ("kg", "broker", "mediator")
 # Where what `up` writes goes to; `sealmq log` reads the first and names the second.
@@ -65,6 +66,7 @@ class _Site:
     keys: masterkey.RoleKeys
     identities: Mapping[str, Identity]
     bridge: Identity | None = None
+    metrics: Identity | None = None
 
 
 def bring_up(
@@ -99,9 +101,13 @@ def bring_up(
         bridge = users.bridge(found) if config.peers else None
         if config.peers:
             prepare_bridge(layout, bridge)
+        metrics = users.metrics(found) if config.metrics else None
+        if config.metrics:
+            prepare_metrics(layout, metrics)
         harden()
         os.umask(0o077)
-        site = _Site(layout, config, keys, found, users.as_bridge(bridge))
+        apart = users.identity(bridge), users.identity(metrics)
+        site = _Site(layout, config, keys, found, *apart)
         if options.broker is not None and names_password(options.broker):
             say(
                 "warning: a password on the command line can be read by everybody on this host; "
@@ -161,6 +167,12 @@ def assemble(
         der = peerkeys.certificate(keys.line, keys.kg, here.id, here.name)
         shown = {"line": keys.line.hex(), "certificate": der.hex()}
         parts.append(process_by_file(start("bridge", shown), layout, say))
+    if site.config.metrics is not None:
+        # It has no secret, and outlives us: so it says that we were killed.
+        alone = Start(
+            "metrics", modules["metrics"], layout.root, {}, identity=site.metrics, guard=False
+        )
+        parts.append(process_by_file(alone, layout, say))
     return parts
 
 
@@ -190,7 +202,11 @@ def _no_port(lines: Sequence[str]) -> str | None:
 def summary(site: _Site, broker: Chosen) -> list[str]:
     """What a person wants to know once everything serves."""
     layout, config = site.layout, site.config
-    at = {role: told.address for role in ROLES if (told := read(layout, role)) is not None}
+    at = {
+        role: told.address
+        for role in (*ROLES, "metrics")
+        if (told := read(layout, role)) is not None
+    }
     if site.identities:
         found = [*site.identities.values(), *([site.bridge] if site.bridge else [])]
         who = "separate: " + ", ".join(one.name for one in found)
@@ -210,6 +226,8 @@ def summary(site: _Site, broker: Chosen) -> list[str]:
         f"  users               {who}",
         f"  audit log           {layout.root / 'audit'}",
     ]
+    if "metrics" in at:
+        lines.append(f"  metrics             http://{at['metrics']}/metrics and /healthz")
     if not config.policy.enforce:
         lines.append(
             "  POLICY              NOT ENFORCED: every denial is let through (enforce = false)"

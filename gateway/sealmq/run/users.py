@@ -23,8 +23,9 @@ from sealmq.site.layout import GROUP, ROLES, Layout, group, separate_users, user
 from .child import Identity
 from .errors import BadUsers
 
-IN_GROUP = ("kg", "mediator", "bridge")
+IN_GROUP = ("kg", "mediator", "bridge", "metrics")
 BRIDGE = "bridge"
+METRICS = "metrics"
 
 
 def name_of(role: str) -> str:
@@ -48,18 +49,27 @@ def identities() -> dict[str, Identity]:
 
 def bridge(found: Mapping[str, Identity]) -> pwd.struct_passwd | None:
     """As whom bridges run, where the other processes are kept apart. BadUsers: there is nobody."""
+    return _apart(found, BRIDGE, "peers")
+
+
+def metrics(found: Mapping[str, Identity]) -> pwd.struct_passwd | None:
+    """Likewise, who serves metrics."""
+    return _apart(found, METRICS, "[metrics]")
+
+
+def _apart(found: Mapping[str, Identity], role: str, why: str) -> pwd.struct_passwd | None:
     if not found:
         return None
-    user = user_of(BRIDGE)
+    user = user_of(role)
     if user is None or user.pw_uid in {who.uid for who in found.values()} | {0}:
         raise BadUsers(
-            "this site has peers, and there is no user sealmq-bridge of its own",
+            f"this site has {why}, and there is no user {name_of(role)} of its own",
             "sudo sealmq system-users",
         )
     return user
 
 
-def as_bridge(user: pwd.struct_passwd | None) -> Identity | None:
+def identity(user: pwd.struct_passwd | None) -> Identity | None:
     """The same, for starting a process."""
     gid = group()
     groups = () if gid is None else (gid,)
@@ -120,7 +130,7 @@ def create() -> list[str]:
     if not _exists(GROUP, grp.getgrnam):
         _call("groupadd", "--system", GROUP)
         made.append(f"group {GROUP}")
-    for role in (*ROLES, BRIDGE):
+    for role in (*ROLES, BRIDGE, METRICS):
         name = name_of(role)
         if not _exists(name, pwd.getpwnam):
             _call(

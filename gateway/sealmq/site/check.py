@@ -5,6 +5,7 @@ One table, one function. The first thing that is wrong ends it, with its key, li
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,7 @@ from .model import (
     Label,
     Limits,
     Mediator,
+    Metrics,
     Policy,
     Site,
 )
@@ -52,6 +54,7 @@ _TABLES = (
     "policy",
     "limits",
     "audit",
+    "metrics",
     "labels",
     "clients",
     "topics",
@@ -122,6 +125,7 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
         below=MappingProxyType(below),
         peers=MappingProxyType(found),
         audit=_audit(values.table(doc, "audit"), folder),
+        metrics=_metrics(values.table(doc, "metrics")),
     )
 
 
@@ -272,6 +276,24 @@ def _audit(t: Mapping[str, Any], folder: Path | None) -> Audit:
             "nothing is deleted without keep", 'keep = "90d", say', key="audit.after_report"
         )
     return Audit(0 if found is None else int(found[1]) * 86_400_000, report)
+
+
+def _metrics(t: Mapping[str, Any]) -> Metrics | None:
+    values.only(t, "metrics", ("listen",))
+    if "listen" not in t:
+        return None
+    host, port = values.address(values.text(t, "metrics.listen"), "metrics.listen")
+    try:
+        near_by = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        near_by = False
+    if not near_by:
+        raise ConfigError(
+            f"{host} is not this machine alone: whoever reaches it reads what the site does",
+            'listen = "127.0.0.1:9464"; a proxy or a tunnel lets in whom you choose',
+            key="metrics.listen",
+        )
+    return Metrics(host, port)
 
 
 # theirs: those that peers bring, over which others may be.

@@ -113,6 +113,14 @@ class Audit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Metrics:
+    """[metrics]: where /metrics and /healthz are served, on this machine alone."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Label:
     """One label: what it dominates directly, and the suite of its keys (SPEC.md 1.2)."""
 
@@ -225,6 +233,7 @@ class Config:
     below: Mapping[str, frozenset[str]] = field(repr=False)
     peers: Mapping[str, Peer] = field(default_factory=dict)
     audit: Audit = field(default_factory=Audit)
+    metrics: Metrics | None = None
     text: str = field(default="", repr=False, compare=False)
 
     @property
