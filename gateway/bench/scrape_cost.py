@@ -45,8 +45,9 @@ def site(folder: Path, clients: int, port: int) -> Path:
     config = root / "sealmq.toml"
     config.write_text(config.read_text() + f'\n[metrics]\nlisten = "127.0.0.1:{port}"\n')
     rows = "".join(f"c{n},m1-temp\n" for n in range(clients))
+    (folder / "enrolments").mkdir()
     (folder / "clients.csv").write_text("name,label\n" + rows)
-    run("client", "add", str(root), "--csv", str(folder / "clients.csv"),
+    run("client", "add", str(root), "--from", str(folder / "clients.csv"),
         "-o", str(folder / "enrolments"))  # fmt: skip
     run("up", str(root), "--detach")
     return root
@@ -54,7 +55,9 @@ def site(folder: Path, clients: int, port: int) -> Path:
 
 def run(*words: str) -> None:
     """A command that has to go well."""
-    subprocess.run([*SEALMQ, *words], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(  # noqa: S603 - words of our own
+        [*SEALMQ, *words], check=True, stdout=subprocess.DEVNULL
+    )
 
 
 async def measure(root: Path, folder: Path, args: argparse.Namespace, url: str) -> None:

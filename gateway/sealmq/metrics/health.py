@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sealmq.run import proc, ready
 from sealmq.run.status import Status, look
-from sealmq.site.config import load
+from sealmq.site.config import Config, load
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
 from sealmq.site.reserve import LEAVE, room
@@ -44,6 +44,7 @@ class Watch:
         self._lock = threading.Lock()
         self._status: Status | None = None
         self._looked = -FRESH_S
+        self._config: tuple[tuple[int, int, int], Config] | None = None
         self._began = clock() - time.monotonic()
 
     def supervised(self) -> bool:
@@ -71,8 +72,14 @@ class Watch:
 
     def _ask(self) -> Status | None:
         try:
-            return look(self._layout, load(self._layout.config))
+            seen = self._layout.config.stat()
+            now = seen.st_mtime_ns, seen.st_size, seen.st_ino
+            # With many clients to read it costs more than all the rest.
+            if self._config is None or self._config[0] != now:
+                self._config = now, load(self._layout.config)
+            return look(self._layout, self._config[1])
         except (SiteError, OSError, ValueError) as error:
+            self._config = None
             return look(self._layout, None, str(error))
 
     def _problems(self, status: Status | None, told: tuple[Told, ...]) -> Iterator[str]:

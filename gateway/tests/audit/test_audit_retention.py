@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from audit.audit_lines import Clock, read
-from audit.test_audit_verify import KEY, SITE, anchor, differs, made, run, verify
+from audit.test_audit_verify import KEY, SITE, made, run
 from sealmq.audit import Audit
 from sealmq.audit.retention import AT_ONCE, READ, Retention
+from sealmq.audit.verify import anchor, differs, verify
 from sealmq.site.config import ConfigError, loads
 
 DAY = 86_400_000

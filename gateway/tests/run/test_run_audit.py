@@ -62,8 +62,8 @@ def test_a_killed_mediator_leaves_a_sound_log_and_each_change_is_named(real: Rea
 
 
 def test_an_anchor_that_is_none_is_one_clear_line(real: RealSite) -> None:
+    file, text = real.root.parent / "anchor.json", ""
     for text in ("[]", "{", '{"sealmq-audit-anchor": 1, "roles": {"kg": 7}}'):
-        file = real.root.parent / "anchor.json"
         file.write_text(text)
         done = sealmq("audit", "verify", str(real.root), "--anchor", str(file))
         assert done.returncode == 1

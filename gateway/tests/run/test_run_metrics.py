@@ -129,7 +129,7 @@ def test_what_a_process_says_of_itself_is_believed_while_it_lives(
     file = layout.totals("mediator")
     file.parent.mkdir(parents=True)
     watch = Watch(layout, (os.getpid(), proc.start_of(os.getpid())), time.time)
-    told = {
+    told: dict[str, Any] = {
         "pid": os.getpid(),
         "at_ms": time.time_ns() // 1_000_000,
         "events": [["connect", "", 3]],
@@ -138,8 +138,8 @@ def test_what_a_process_says_of_itself_is_believed_while_it_lives(
         "gauges": {"log_ahead_seconds": 0.0},
         "error": None,
     }
-    bad = [
-        ({}, None),
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({}, ""),
         ({"error": "No space left on device"}, "mediator cannot write its audit log: No space"),
         ({"at_ms": told["at_ms"] - 20_000}, "mediator 0 has said nothing for 8 s"),
         ({"gauges": {"log_ahead_seconds": 7200}}, "it is 7200 s before the newest audit record"),
@@ -148,7 +148,7 @@ def test_what_a_process_says_of_itself_is_believed_while_it_lives(
         file.write_text(json.dumps(told | change))
         found = watch.look()
         assert len(found.told) == 1
-        assert [said in text for text in found.problems] == ([] if said is None else [True])
+        assert [said in text for text in found.problems] == ([True] if said else [])
     for text in ("", "[]", "{}", json.dumps(told | {"events": [["a"]]}), "[" * 100_000):
         file.write_text(text)
         assert watch.look().told == ()
