@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +36,7 @@ EACH = 1 << 30
 """Bytes of logs in one step of the stream. A run that is killed does at most this much again."""
 _FOR_EVER = "36500d"
 _ODD = frozenset("*?[]{}\\")
+_SEGMENT = re.compile(r"[a-z]+-[0-9-]+\.jsonl")
 _WHOLE = "spark.sql.codegen.wholeStage"
 
 
@@ -51,6 +53,7 @@ class Place:
         self.files = out / "ingest" / "files.jsonl"
         self.refused = out / "ingest" / "refused.jsonl"
         self.state = out / "ingest" / "state.json"
+        self.read = out / "read-segments.txt"
 
 
 def ingest(spark: SparkSession, logs: Sequence[str], out: Path) -> None:
@@ -59,6 +62,7 @@ def ingest(spark: SparkSession, logs: Sequence[str], out: Path) -> None:
     with locks.of_java(spark, place.out):
         _link(logs, place)
         _stream(spark, place)
+        _say_read(place)
 
 
 def _prepared(out: Path) -> Place:
@@ -208,6 +212,31 @@ def _tell(told: IO[str], name: str, file: File, size: int) -> None:
 
 def _line(**fields: str | int) -> str:
     return json.dumps(fields) + "\n"
+
+
+def _say_read(place: Place) -> None:
+    """For a gateway that deletes its segments once they were read: NAME BYTES of each. A file that
+    Spark could not read to its end is in it, too; `settle` says so.
+    """
+    told = map(_told, place.files.read_bytes().splitlines())
+    rows = {
+        f"{name} {one['bytes']}\n"
+        for one in told
+        if one is not None
+        and _SEGMENT.fullmatch(name := Path(one["file"]).name)
+        and os.path.lexists(place.links / one["name"])
+    }
+    new = place.read.with_suffix(".new")
+    new.write_text("".join(sorted(rows)), encoding="utf-8")
+    new.replace(place.read)
+
+
+# None: a line that a full disk has torn.
+def _told(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 def _stream(spark: SparkSession, place: Place) -> None:

@@ -195,3 +195,21 @@ def test_what_an_operator_can_mend(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="another version") as caught:
         ingest(spark, [str(tmp_path / "logs")], tmp_path / "moved")
     assert "--fresh" in str(caught.value.hint)
+
+
+def test_a_sealed_log_is_read_as_any_other_and_what_was_read_is_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The gateway deletes by `read-segments.txt` what is old ([audit] after_report)."""
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    logs.mkdir()
+    sealed = [{**numbered(AUDIT, n), "line": n + 1, "mac": f"{n:032x}"} for n in range(4)]
+    sealed[2]["mac"] = "no seal"
+    segment = logs / "kg-00000001-1800000000000-000001.jsonl"
+    segment.write_text("".join(json.dumps(line) + "\n" for line in sealed))
+    (logs / "a b\nkg-00000001-1800000000000-000002.jsonl").write_bytes(lines(AUDIT, range(9, 10)))
+    (logs / "kg-00000001-1800000000000-000003.jsonl.open").write_bytes(lines(AUDIT, range(8, 9)))
+    settled = reported(spark, logs, out)
+    assert ids(settled) == named((AUDIT, range(2)), (AUDIT, range(3, 4)), (AUDIT, range(9, 10)))
+    assert [reason for _, reason in told(settled)] != []
+    assert (out / "read-segments.txt").read_text() == f"{segment.name} {segment.stat().st_size}\n"

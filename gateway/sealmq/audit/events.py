@@ -26,6 +26,7 @@ TEXT: Mapping[str, int] = {
     "address": 300,
     "attribute": 64,
     "border": 64,
+    "chain": 64,
     "client": 64,
     "client_id": 100,
     "detail": 500,
@@ -127,7 +128,10 @@ EVENTS: Mapping[str, Event] = {
     "border-crossed": Event(("border", "topic", "label", "label_out", "sender", "digest")),
     "border-dropped": Event(("border", "topic", "reason"), ("digest",)),
     # The log itself.
-    "log-recovered": Event(("segment", "lines", "dropped_bytes")),
+    "log-opened": Event(("chain", "lines"), ("notes",)),
+    "log-ended": Event(),
+    "log-expired": Event(("notes",)),
+    "log-recovered": Event(("segment", "lines", "dropped_bytes"), ("count",)),
     "log-lost": Event(("count",)),
     "log-fault": Event(("of", "reason")),
 }
@@ -135,7 +139,11 @@ EVENTS: Mapping[str, Event] = {
 
 FRAME = ("v", "id", "at_ms", "site", "role", "inst", "event")
 """What every record has."""
-NAMES = frozenset((*FRAME, *TEXT, *NUMBERS, *FLAGS, *LISTS))
+SEAL = ("line", "mac")
+"""What each line of a sealed log has besides: its number in the segment, its seal (chain.py)."""
+SEEN = 32
+"""So many runs a sealed log's beginning names, the newest: of each its last segment."""
+NAMES = frozenset((*FRAME, *SEAL, *TEXT, *NUMBERS, *FLAGS, *LISTS))
 """All fields of the log's own; no family's field may have such a name."""
 
 MORE = frozenset({"delivered", "deliver-denied"})

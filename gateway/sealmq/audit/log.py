@@ -17,9 +17,13 @@ from pathlib import Path
 
 from sealmq.site.reserve import Reserve
 
+from .chain import Chain, SegmentSeal
 from .counts import Counts, Key, Said
-from .events import LIMITED, NO_MORE, OF_PEERS, ROLES, URGENT, VERSION, Field, check
-from .segment import Segment, recover
+from .events import LIMITED, NO_MORE, OF_PEERS, ROLES, SEEN, URGENT, VERSION, Field, check
+from .reading import last_of_runs, newest_ms
+from .retention import Retention
+from .segment import CLOSED, Segment, recover
+from .totals import Totals
 
 log = logging.getLogger("sealmq.audit")
 
@@ -28,6 +32,7 @@ BATCH = 1000
 # So many counts are collected before the table is updated.
 COUNTED = 256
 RETRY_S = 1.0
+ALL = Retention()
 
 Line = dict[str, Field | int]
 Sync = tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]
@@ -58,13 +63,17 @@ class Audit:
         now: Callable[[], int] = clock,
         spare: Path | None = None,
         more: Mapping[str, int] = NO_MORE,
+        chain: Chain | None = None,
+        retention: Retention = ALL,
+        totals: Totals | None = None,
     ) -> None:
         """Closes what a dead process of the role has left open in `dir`.
 
         A segment is closed at `segment_bytes` or `segment_ms`. `strict`: a record that is not one
         of the schema raises AuditError; else it is logged as `log-fault`. `spare`: where there is
         space for what has to be written with a full disk, too. `more`: fields of policy families,
-        and how long each may be.
+        and how long each may be. `chain`: seals each line (chain.py); None: nothing does.
+        `retention`: which old segments of the role are deleted. `totals`: gets all that is counted.
         """
         if role not in ROLES or len(site) != 8 or set(site) - set("0123456789abcdef"):
             raise AuditError(f"no role or no site: {role!r}, {site!r}")
@@ -73,7 +82,18 @@ class Audit:
         self._bytes, self._ms, self._strict, self._now = segment_bytes, segment_ms, strict, now
         dir.mkdir(parents=True, exist_ok=True)
         self._began = _unused(dir, f"{role}-{inst:08d}", now())
-        self._lines = self._files = self._lost = 0
+        self._lines = self._files = self._lost = self._ids = 0
+        self._chain, self._retention = chain, retention
+        self.totals = totals
+        if totals is not None:
+            # A board without a clock begins in the past.
+            ahead_ms = newest_ms(dir, role) - now()
+            totals.gauges["log_ahead_seconds"] = max(0.0, ahead_ms / 1000)
+        # What is deleted once `_lines` are on disk that say so.
+        self._expiring: tuple[int, list[str]] = (0, [])
+        self._seal: SegmentSeal | None = None
+        # Of the segment before.
+        self._sealed = 0
         self._done = 0
         # Lines that were written before others that had come earlier.
         self._early = 0
@@ -92,7 +112,15 @@ class Audit:
         self.error: str | None = None
         """What is wrong with the disk, while it is."""
         for left in recover(dir, role):
-            self.write("log-recovered", **left._asdict())
+            self.write(
+                "log-recovered",
+                segment=left.segment,
+                lines=left.lines,
+                dropped_bytes=left.dropped_bytes,
+                count=left.after or None,
+            )
+        # The segments that others have by now, so that none of these is taken away unseen.
+        self._seen = last_of_runs(dir, role)[-SEEN:] if chain is not None else []
         self._thread = threading.Thread(target=self._run, name="sealmq audit", daemon=True)
         self._thread.start()
 
@@ -109,6 +137,8 @@ class Audit:
         with self._lock:
             self._turn(now)
             texts = clean or {}
+            if self.totals is not None:
+                self.totals.one(event, texts, now)
             client = str(texts.get("client", ""))
             peer = str(texts.get("peer", "")) if event in OF_PEERS else ""
             if event in LIMITED and not self._counts.single(event, client, peer):
@@ -171,6 +201,8 @@ class Audit:
             if not self._closing:
                 self._turn(self._now())
                 self._flush_counts(self._now())
+                if self._chain is not None:
+                    self._put("log-ended", {}, self._now())
             self._closing = True
             self._wake.notify()
         self._thread.join()
@@ -192,6 +224,8 @@ class Audit:
     def _turn(self, now: int) -> None:
         take = self._counted.popleft
         keys = [take() for _ in range(len(self._counted))]
+        if self.totals is not None and keys:
+            self.totals.many(keys)
         if self._counts.add(keys) or self._counts.over(now):
             self._flush_counts(now)
 
@@ -211,18 +245,21 @@ class Audit:
             self._lost += 1
             return
         self._lines += 1
-        line: Line = {
+        self._waiting.append(self._framed(event, fields, now))
+        self._wake.notify()
+
+    def _framed(self, event: str, fields: dict[str, Field], now: int) -> Line:
+        self._ids += 1
+        return {
             "v": VERSION,
-            "id": f"{self._site}-{self._role}-{self._inst}-{self._began}-{self._lines}",
+            "id": f"{self._site}-{self._role}-{self._inst}-{self._began}-{self._ids}",
             "at_ms": now,
             "site": self._site,
             "role": self._role,
             "inst": self._inst,
             "event": event,
+            **fields,
         }
-        line.update(fields)
-        self._waiting.append(line)
-        self._wake.notify()
 
     def _fault(self, event: str, wrong: str) -> None:
         if self._strict:
@@ -237,6 +274,7 @@ class Audit:
     def _run(self) -> None:
         if self._reserve is not None:
             self._reserve.fill()
+        self._expire()
         while True:
             with self._lock:
                 if not self._waiting and not self._closing:
@@ -257,24 +295,49 @@ class Audit:
                 self._troubled(error, batch)
                 if last:
                     break
+            if self.totals is not None:
+                self.totals.write(self.error)
             if last and not self._waiting:
                 break
+        if self.totals is not None:
+            self.totals.write(self.error, last=True)
         self._leave()
 
     def _store(self, batch: list[Line]) -> None:
         if self._segment is None:
-            self._files += 1
-            name = f"{self._role}-{self._inst:08d}-{self._began:013d}-{self._files:06d}"
-            self._segment = Segment(self._folder, name)
-            self._segment_began = self._now()
+            self._segment = self._begun()
         elif self._torn:
             self._segment.undo()
-        # ASCII: readers may split at line separators of Unicode, and terminals obey control
-        # characters.
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in batch)
+        seal = None if self._seal is None else self._seal.copy()
+        if seal is not None and self._chain is not None and not seal.lines:
+            batch = [self._opened(self._chain.name), *batch]
         self._torn = True
-        self._segment.append(text.encode())
+        self._segment.append("".join(_text(line, seal) for line in batch).encode())
         self._torn = False
+        # Until then the same lines may have to be sealed again.
+        self._seal = seal
+
+    # Numbers without a gap: a segment that is missing was taken away.
+    def _begun(self) -> Segment:
+        number = self._files + 1
+        name = f"{self._role}-{self._inst:08d}-{self._began:013d}-{number:06d}"
+        try:
+            segment = Segment(self._folder, name)
+        except FileExistsError:  # somebody else's; the next number may be free
+            self._files = number
+            raise
+        self._files, self._segment_began = number, self._now()
+        if self._chain is not None:
+            self._seal = self._chain.segment(name, number)
+        return segment
+
+    # What a sealed segment begins with.
+    def _opened(self, chain: str) -> Line:
+        fields: dict[str, Field] = {"chain": chain, "lines": self._sealed}
+        if self._seen:
+            fields["notes"] = self._seen
+        with self._lock:
+            return self._framed("log-opened", fields, self._now())
 
     def _stored(self, batch: list[Line]) -> None:
         with self._lock:
@@ -289,6 +352,24 @@ class Audit:
             told = [sync for sync in self._syncs if sync[0] <= self._done]
             self._syncs = [sync for sync in self._syncs if sync[0] > self._done]
         _tell(told, None)
+        said, names = self._expiring
+        if names and self._done >= said:
+            for name in names:
+                (self._folder / f"{name}{CLOSED}").unlink(missing_ok=True)
+            self._expiring = 0, []
+
+    def _expire(self) -> None:
+        if self._expiring[1]:
+            return
+        try:
+            names = self._retention.due(self._folder, self._role, self._now())
+        except OSError as error:
+            log.warning("no old audit record is deleted: %s", error)
+            return
+        if names:
+            with self._lock:
+                self._put("log-expired", {"notes": names}, self._now())
+                self._expiring = self._lines, names
 
     def _rotate(self, last: bool) -> None:
         segment = self._segment
@@ -298,6 +379,10 @@ class Audit:
         if last or old or segment.size >= self._bytes:
             segment.close()
             self._segment = None
+            if self._seal is not None:
+                self._sealed, self._seen = self._seal.lines, []
+            if not last:
+                self._expire()
 
     def _troubled(self, error: OSError, batch: list[Line]) -> None:
         if self.error is None:
@@ -338,6 +423,14 @@ class Audit:
         with self._lock:
             told, self._syncs = self._syncs, []
         _tell(told, AuditError("the audit log ended before the record was on disk"))
+
+
+# ASCII: readers may split at line separators of Unicode, and terminals obey control characters.
+def _text(line: Line, seal: SegmentSeal | None) -> str:
+    if seal is None:
+        return json.dumps(line, separators=(",", ":")) + "\n"
+    body = json.dumps({**line, "line": seal.lines + 1}, separators=(",", ":"))
+    return f'{body[:-1]},"mac":"{seal.of(body.encode())}"}}\n'
 
 
 def _unused(folder: Path, stem: str, began: int) -> int:

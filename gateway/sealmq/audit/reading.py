@@ -54,7 +54,7 @@ class Log:
         found: dict[str, int] = {}
         for path in folder.iterdir() if folder.exists() else ():
             name = path.name.removesuffix(".open").removesuffix(CLOSED)
-            if path.name in (name + CLOSED, name + OPEN) and _order(name)[0] == role:
+            if path.name in (name + CLOSED, name + OPEN) and order(name)[0] == role:
                 try:
                     seen = path.lstat()
                     if stat.S_ISREG(seen.st_mode):
@@ -62,8 +62,8 @@ class Log:
                 except FileNotFoundError:  # it is being renamed, and is found below
                     found.setdefault(name, 0)
         self._folder = folder
-        self._names = sorted(found, key=_order)
-        self.begins_ms = min((_order(name)[1] for name in found), default=None)
+        self._names = sorted(found, key=order)
+        self.begins_ms = min((order(name)[1] for name in found), default=None)
         """When the process of the oldest segment started, Unix ms."""
         self.told = Told(size=sum(found.values()))
 
@@ -75,11 +75,11 @@ class Log:
 
         progress: called now and then. OSError when a segment cannot be read.
         """
-        runs = [list(names) for _, names in groupby(self._names, lambda name: _order(name)[:3])]
+        runs = [list(names) for _, names in groupby(self._names, lambda name: order(name)[:3])]
         # Of each run its next record. One that has not begun by then is not opened yet.
         heap: list[tuple[int, int, dict[str, Any], Iterator[dict[str, Any]]]] = []
         for n, names in enumerate(runs):
-            began = _order(names[0])[1]
+            began = order(names[0])[1]
             while heap and heap[0][0] < began:
                 yield from _next(heap)
             rest = self._run(names, events, progress)
@@ -208,7 +208,18 @@ class Tail:
         return list(rows)
 
 
-def _order(name: str) -> tuple[str, int, int, int]:
+def newest_ms(folder: Path, role: str) -> int:
+    """When the youngest process that has written here began, Unix ms; 0: none has."""
+    return max((order(name)[1] for name in last_of_runs(folder, role)), default=0)
+
+
+def last_of_runs(folder: Path, role: str) -> list[str]:
+    """The last segment of each process that has written here, without its ending, oldest first."""
+    names = Log(folder, role).names
+    return [list(run)[-1] for _, run in groupby(names, lambda name: order(name)[:3])]
+
+
+def order(name: str) -> tuple[str, int, int, int]:
     """Role, start of the process, its instance, number; ("", ...) of what is no segment."""
     found = _NAME.fullmatch(name)
     if found is None:

@@ -70,11 +70,14 @@ class Segment:
 
 
 class Recovered(NamedTuple):
-    """What was found in a segment that a dead process had left open."""
+    """What was found in a segment that a dead process had left open. after: whole lines after the
+    first that was none, which a process that died does not leave.
+    """
 
     segment: str
     lines: int
     dropped_bytes: int
+    after: int
 
 
 def recover(folder: Path, role: str) -> list[Recovered]:
@@ -103,18 +106,27 @@ def _close(fd: int, path: Path, closed: Path) -> Recovered:
         os.ftruncate(fd, good)
     os.fsync(fd)
     os.rename(path, closed)
-    return Recovered(closed.name, lines, len(data) - good)
+    tail = data[good:]
+    return Recovered(closed.name, lines, len(tail), _records(tail))
 
 
 def _whole(data: bytes) -> tuple[int, int]:
     """(bytes, lines) up to the first line that is torn or no JSON object."""
     at = lines = 0
     while (end := data.find(b"\n", at)) >= 0:
-        try:
-            if not isinstance(json.loads(data[at:end]), dict):
-                break
-        except ValueError:
+        if not _is_record(data[at:end]):
             break
         at = end + 1
         lines += 1
     return at, lines
+
+
+def _records(tail: bytes) -> int:
+    return sum(map(_is_record, tail.split(b"\n")[:-1]))
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -18,6 +18,9 @@ from typing import Any
 
 from sealmq import logs
 from sealmq.audit import Audit, AuditError
+from sealmq.audit.chain import Chain, NoChain, first
+from sealmq.audit.retention import Retention
+from sealmq.audit.totals import Totals
 from sealmq.bridge.serving import Changed, deliver, forever, mediator_at, write_told
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused
@@ -173,9 +176,14 @@ def _what(of: Across, name: str) -> Any:
     return loads(of.text).borders.get(name), of.reads, of.publishes, of.senders
 
 
-async def _serve(layout: Layout, config: Config, name: str) -> None:
+async def _serve(layout: Layout, config: Config, name: str, chain: Chain | None) -> None:
     role = border_role(name)
-    audit = Audit(layout.audit(role), "border", os.getpid(), config.site.id.hex())
+    keep = Retention(*config.audit)
+    totals = Totals(layout.totals(role)) if config.metrics else None
+    site = config.site.id.hex()
+    audit = Audit(
+        layout.audit(role), "border", os.getpid(), site, chain=chain, retention=keep, totals=totals
+    )
 
     async def once() -> None:
         async with await KgClient.connect(layout.kg_socket) as kg:
@@ -197,11 +205,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         layout = Layout.open(Path(arguments[0]))
-        name = receive().get("border")
+        secrets = receive()
+        name = secrets.get("border")
         if not isinstance(name, str):
             raise BadHandOver("the hand-over names no border")
-        asyncio.run(_serve(layout, load(layout.config), name))
-    except (SiteError, KgError, BadHandOver, AuditError, OSError) as error:
+        asyncio.run(_serve(layout, load(layout.config), name, first(secrets)))
+    except (SiteError, KgError, BadHandOver, AuditError, NoChain, OSError) as error:
         print(f"border: {error}", file=sys.stderr)
         return 1
     return 0

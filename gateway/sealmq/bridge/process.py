@@ -23,6 +23,9 @@ from typing import Any
 
 from sealmq import feedback, logs, loops, peerkeys
 from sealmq.audit import Audit, AuditError
+from sealmq.audit.chain import Chain, NoChain, first
+from sealmq.audit.retention import Retention
+from sealmq.audit.totals import Totals
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused, Refused
 from sealmq.client.values import Message as Delivered
@@ -496,13 +499,19 @@ def write_told(layout: Layout, lines: Mapping[str, Any]) -> None:
     write_atomically(layout.run_of(ROLE) / "lines.json", json.dumps(said).encode() + b"\n", 0o644)
 
 
-async def _forever(layout: Layout, key: bytes, der: bytes) -> None:
+async def _forever(layout: Layout, key: bytes, der: bytes, chain: Chain | None) -> None:
     role = ROLE
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
-    audit = Audit(layout.audit(role), "bridge", os.getpid(), peerkeys.read(der).site.hex())
+    site = peerkeys.read(der).site.hex()
+    config = load(layout.config)
+    keep = Retention(*config.audit)
+    totals = Totals(layout.totals(role)) if config.metrics else None
+    audit = Audit(
+        layout.audit(role), role, os.getpid(), site, chain=chain, retention=keep, totals=totals
+    )
     ready.write(
         layout, Ready(role, os.getpid(), role, True), user=pwd.getpwuid(os.geteuid()).pw_name
     )
@@ -564,10 +573,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         layout = Layout.open(Path(arguments[0]))
-        key, der = _handed(receive())
-        work: Coroutine[Any, Any, None] = _forever(layout, key, der)
+        secrets = receive()
+        key, der = _handed(secrets)
+        work: Coroutine[Any, Any, None] = _forever(layout, key, der, first(secrets))
         loops.run(work)
-    except (SiteError, KgError, BadHandOver, AuditError, OSError) as error:
+    except (SiteError, KgError, BadHandOver, AuditError, NoChain, OSError) as error:
         print(f"bridge: {error}", file=sys.stderr)
         return 1
     return 0

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sealmq.audit.totals import read_seen
 from sealmq.kglink import KgClient
 from sealmq.site import values
 from sealmq.site.canary import is_canary
@@ -26,6 +27,7 @@ from sealmq.site.layout import Layout
 from . import enrolment, handout, in_force, leave, settled
 from .errors import OperatorError, UsageError
 from .keygen import add_key_file, ask, key_file
+from .tables import moment
 
 _EXAMPLES = """\
 examples:
@@ -358,6 +360,8 @@ def _list(args: argparse.Namespace) -> int:
     found = [row for row in found if not (row["removed"] and is_canary(row["name"]))]
     config = in_force.policy(layout)
     clients = [_shown(row) for row in found] + _not_yet(config, found)
+    seen = read_seen(layout.state_of("mediator").glob("seen-*.json"))
+    clients = [row | {"last_seen_ms": seen.get(row["name"])} for row in clients]
     if args.json:
         print(json.dumps({"site": config.site.id.hex(), "clients": clients}))
         return 0
@@ -387,13 +391,18 @@ def _not_yet(config: Config, found: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def _table(clients: list[dict[str, Any]]) -> None:
-    titles = ("NUMBER", "NAME", "LABEL", "KIND", "STATE")
+    titles: tuple[str, ...] = ("NUMBER", "NAME", "LABEL", "KIND", "STATE")
     lines = [
         tuple(
             str(row[title.lower()] if row[title.lower()] is not None else "-") for title in titles
         )
         for row in clients
     ]
+    if any(row["last_seen_ms"] for row in clients):
+        # When it came or went last; what the mediator writes down every 20 seconds.
+        seen = [moment(row["last_seen_ms"]) for row in clients]
+        titles = (*titles, "LAST SEEN")
+        lines = [(*line, at) for line, at in zip(lines, seen, strict=True)]
     widths = [max(len(line[i]) for line in [titles, *lines]) for i in range(len(titles))]
     for line in [titles, *lines]:
         print("  ".join(word.ljust(w) for word, w in zip(line, widths, strict=True)).rstrip())

@@ -34,7 +34,7 @@ _ALL = 1 << 62
 # Counted by the minute, of whatever was let through: too much to read.
 _COUNTED = frozenset({"publish-accepted", "delivered"})
 _LAST = ("rule", "reason")
-_NOT_SHOWN = ("v", "id", "at_ms", "site", "role", "inst", "event", "minute_ms")
+_NOT_SHOWN = ("v", "id", "at_ms", "site", "role", "inst", "event", "minute_ms", "line", "mac")
 
 
 class Row(NamedTuple):

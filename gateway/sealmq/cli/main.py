@@ -29,6 +29,7 @@ _GENERAL = (
     "down",
     "reload",
     "log",
+    "audit",
     "status",
     "doctor",
     "broker",

@@ -21,6 +21,9 @@ from pathlib import Path
 
 from sealmq import logs, peerkeys
 from sealmq.audit import Audit, AuditError
+from sealmq.audit.chain import Chain, NoChain, first
+from sealmq.audit.retention import Retention
+from sealmq.audit.totals import Totals
 from sealmq.run import ready
 from sealmq.run.errors import BadHandOver
 from sealmq.run.ready import Ready
@@ -51,8 +54,8 @@ def _close_memory() -> None:
 class Process:
     """One run of the key generator."""
 
-    def __init__(self, layout: Layout, key: bytes) -> None:
-        self._layout = layout
+    def __init__(self, layout: Layout, key: bytes, chain: Chain | None = None) -> None:
+        self._layout, self._chain = layout, chain
         self._config = load(layout.config)
         self._store = KgStore.open(layout.kg_db, key, self._config.site.id)
         self._key = peerkeys.kg_key(key)
@@ -80,7 +83,18 @@ class Process:
 
         kg = Kg(self._store, self._config, on_change=on_change, key=self._key)
         folder, spare = self._layout.audit("kg"), self._layout.state_of("kg")
-        audit = Audit(folder, "kg", kg.inst, self._config.site.id.hex(), spare=spare)
+        site, chain = self._config.site.id.hex(), self._chain
+        keep = Retention(*self._config.audit)
+        audit = Audit(
+            folder,
+            "kg",
+            kg.inst,
+            site,
+            spare=spare,
+            chain=chain,
+            retention=keep,
+            totals=Totals(self._layout.totals("kg")) if self._config.metrics else None,
+        )
         try:
             made_s = self._store.news()
             if made_s is not None:
@@ -137,16 +151,16 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         layout = Layout.open(Path(arguments[0]))
-        key = _key(receive())
-        asyncio.run(_main(layout, key))
-    except (SiteError, KgRefusal, BadHandOver, AuditError, OSError) as error:
+        secrets = receive()
+        asyncio.run(_main(layout, _key(secrets), first(secrets)))
+    except (SiteError, KgRefusal, BadHandOver, AuditError, NoChain, OSError) as error:
         print(f"kg: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _main(layout: Layout, key: bytes) -> None:
-    await Process(layout, key).run()
+async def _main(layout: Layout, key: bytes, chain: Chain | None) -> None:
+    await Process(layout, key, chain).run()
 
 
 def _key(secrets: dict[str, object]) -> bytes:

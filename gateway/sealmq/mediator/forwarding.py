@@ -5,6 +5,7 @@ becomes of messages that the broker does not take (gateway/DESIGN.md, custody, r
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -23,6 +24,31 @@ from .questions import Questions
 from .server import Pressure
 from .set_aside import SetAside
 from .wills import over
+
+# One that was never answered: its connection may have gone.
+_GIVE_UP_S = 60.0
+
+
+class Latency:
+    """How long it takes until broker and journal have answered: of one message at a time, so that
+    it costs the others nothing. seconds, count: of all that were measured.
+    """
+
+    def __init__(self) -> None:
+        self.seconds, self.count = 0.0, 0
+        self._of, self._since = -1, 0.0
+
+    def sent(self, seq: int) -> None:
+        """A message goes out."""
+        if self._of < 0 or time.monotonic() - self._since > _GIVE_UP_S:
+            self._of, self._since = seq, time.monotonic()
+
+    def done(self, seq: int) -> None:
+        """It is there."""
+        if seq == self._of:
+            self.seconds += time.monotonic() - self._since
+            self.count += 1
+            self._of = -1
 
 
 class Forwarding:
@@ -46,6 +72,7 @@ class Forwarding:
         self._journal, self._control, self._messages = journal, control, messages
         self._aside = aside
         self.pressure = Pressure()
+        self.latency = Latency()
         self.link = PublishLink(
             address,
             f"{name}/publish",
@@ -67,6 +94,7 @@ class Forwarding:
         journal = self._journal
         if sent is not None:
             sent.seq = journal.append(topic, payload, qos, retain, client, gen)
+            self.latency.sent(sent.seq)
         elif retain and journal.refuses(client) is None:
             journal.append(topic, payload, 0, True, client, gen)
         self.link.publish((session, effect), topic, payload, qos, retain, client, gen)
@@ -105,6 +133,8 @@ class Forwarding:
     # with the broker.
     def _durable(self, session: Session, effect: Forward, losses: int) -> None:
         if self._control.losses == losses:
+            if effect.sent is not None:
+                self.latency.done(effect.sent.seq)
             self._events.run(session.accepted, effect.sent)
             return
         item = Item((session, effect), *effect[1:], session.link.gen)

@@ -178,6 +178,7 @@ class Mediator:
             credit,
             self._away,
         )
+        self.latency = self._forwarding.latency
         self._snapshots = Snapshots(address, f"{name}/snapshot", sentinel, self._unfit)
         self._live = LiveLink(
             address,

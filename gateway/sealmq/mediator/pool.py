@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from sealmq.audit import Audit
+from sealmq.audit.chain import Chains, handed
 from sealmq.site.errors import SiteError
 from sealmq.store import StoreError
 from sealmq.strangers import Strangers
@@ -71,10 +72,11 @@ class Pool:
         broker: Mapping[str, Any],
         audit: Audit,
         module: str = MODULE,
+        chains: Chains | None = None,
     ) -> None:
         self._owner, self._count, self._broker, self._module = owner, count, broker, module
         self._insts = list(insts)
-        self._audit = audit
+        self._audit, self._chains = audit, chains
         self.strangers = Strangers(Capacity.of_this_process().strangers)
         self.workers: dict[int, WorkerProcess] = {}
         self._stopping = asyncio.Event()
@@ -140,8 +142,11 @@ class Pool:
     # One that ended took with it what it had counted last.
     async def _begin(self, index: int, inst: int, first: bool = True) -> None:
         owner = self._owner
+        secrets: dict[str, Any] = {"broker": dict(self._broker)}
+        if self._chains is not None:
+            secrets["audit"] = handed(*self._chains.next())
         worker = WorkerProcess(
-            owner.layout, index, inst, self._broker, owner.handlers, owner.told, self._module
+            owner.layout, index, inst, secrets, owner.handlers, owner.told, self._module
         )
         self.workers[index] = worker
         await worker.open()

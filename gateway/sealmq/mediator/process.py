@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from sealmq import __version__, logs, loops
-from sealmq.audit import Audit
+from sealmq.audit import Audit, chain
 from sealmq.audit.events import of_families
+from sealmq.audit.retention import Retention
 from sealmq.families.api import FamilyError
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
@@ -30,6 +31,7 @@ from .events import MissingExecutor
 from .keysource import KeySource, NoKeys
 from .owner import Owner
 from .pool import Crew, Pool
+from .shared import totals_of
 from .single import Single
 
 log = logging.getLogger("sealmq.mediator")
@@ -213,9 +215,13 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
         )
         insts, kg = await keys.start(config)
         where, spare = layout.audit("mediator"), layout.state_of("mediator")
+        chains = chain.chains(secrets)
         audit = Audit(
             where, "mediator", insts[0], keys.site.hex(), spare=spare,
             more=of_families(config.policy.order),
+            chain=None if chains is None else chain.Chain(*chains.next()),
+            retention=Retention(*config.audit),
+            totals=totals_of(layout, config, "0" if count == 1 else "owner"),
         )  # fmt: skip
         try:
             owner = Owner(layout, config, store, keys, audit)
@@ -224,7 +230,7 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
             if count == 1:
                 crew = Single(owner, insts[0], broker, audit)
             else:
-                crew = Pool(owner, count, insts[1:], broker, audit)
+                crew = Pool(owner, count, insts[1:], broker, audit, chains=chains)
             try:
                 await Process(layout, owner, crew, audit).run()
             finally:
@@ -259,6 +265,7 @@ def main(arguments: list[str] | None = None) -> int:
         BadHandOver,
         FamilyError,
         MissingExecutor,
+        chain.NoChain,
         KeyError,
     ) as error:
         print(f"mediator: {error}", file=sys.stderr)

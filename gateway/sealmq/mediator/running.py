@@ -18,7 +18,7 @@ from sealmq.strangers import Strangers
 from .links import BrokerAddress
 from .mediator import Mediator, log
 from .server import Channel
-from .shared import Begin, Shared
+from .shared import Begin, Shared, totals_of
 
 _TELL_S = 3
 # Events that concern all workers alike: the first one writes them for all.
@@ -104,12 +104,34 @@ class Running:
         loop = asyncio.get_running_loop()
         mediator = self.mediator
         while True:
+            due = loop.time() + 1.0
             await asyncio.sleep(1.0)
+            self._measure(loop.time() - due)
             mediator.tick()
             if mediator.site.clock_fell():
                 await self._follow_clock()
             if round(loop.time()) % _TELL_S == 0:
                 self._tell()
+
+    # For metrics (metrics/exposition.py names them).
+    def _measure(self, lag_s: float) -> None:
+        if self._audit.totals is None:
+            return
+        mediator = self.mediator
+        journal, handover = mediator.journal.state(), mediator.handover()
+        aside = mediator.aside.state()
+        labels, held = handover["labels"], handover["held"]
+        gauges = self._audit.totals.gauges
+        gauges["loop_lag_seconds"] = max(0.0, lag_s)
+        gauges["publish_seconds"] = mediator.latency.seconds
+        gauges["publish_count"] = mediator.latency.count
+        gauges["handover_labels"] = len(labels) if isinstance(labels, dict) else 0
+        gauges["handover_waiting"] = held if isinstance(held, int) else 0
+        gauges["stuck_sessions"] = len(mediator.kept_sessions.stuck)
+        gauges["set_aside"] = int(aside["count"]) if aside else 0
+        if journal is not None:
+            gauges["journal_bytes"] = journal["bytes"]
+            gauges["journal_segments"] = journal["segments"]
 
     # If the clock was set back, our stamps would be ahead of it for long (SPEC.md 5, point 4).
     async def _follow_clock(self) -> None:
@@ -155,6 +177,7 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
         audit = kind(
             layout.audit("mediator"), "mediator", ring.inst, ring.site.hex(),
             spare=layout.state_of("mediator"), more=of_families(config.policy.order),
+            chain=begin.chain, totals=totals_of(layout, config, str(begin.number)),
         )  # fmt: skip
     mediator: Mediator | None = None
     early: list[tuple[str, str, Exception]] = []

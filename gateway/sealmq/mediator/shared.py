@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from sealmq.audit.chain import Chain
+from sealmq.audit.totals import Totals
 from sealmq.families.attributes import Attribute
 from sealmq.families.records import Record
 from sealmq.kgtypes import Answer
@@ -43,6 +45,8 @@ class Begin(NamedTuple):
     kg_there: bool
     blind_ms: int = 0
     """Before this (Unix ms) messages may have gone out that no count has."""
+    chain: Chain | None = None
+    """What seals the audit log of a worker that is a process."""
 
     @property
     def of_all(self) -> str:
@@ -76,6 +80,11 @@ class Begin(NamedTuple):
     def mine(self, client: int) -> bool:
         """Whether this client's connections, wills and kept sessions are this worker's."""
         return worker_of(client, self.workers) == self.number
+
+
+def totals_of(layout: Layout, config: Config, name: str) -> Totals:
+    """What a process of the mediator counts; name: its worker's number, or "owner"."""
+    return Totals(layout.totals("mediator", name) if config.metrics else None, layout.seen(name))
 
 
 class SharedStore(Protocol):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sealmq import logs, loops
+from sealmq.audit.chain import Chain, NoChain, chain
 from sealmq.families.api import FamilyError
 from sealmq.families.attributes import Attribute
 from sealmq.kgtypes import Answer, KgUnavailable
@@ -166,8 +167,10 @@ class WorkerEnd:
     """Does what the owner says. What comes before its mediator has been built waits for that."""
 
     def __init__(self, layout: Layout, broker: dict[str, Any], calls: socket.socket,
-                 hand: socket.socket, build: Build) -> None:  # fmt: skip
+                 hand: socket.socket, build: Build,
+                 chain: Chain | None = None) -> None:  # fmt: skip
         self._layout, self._broker, self._hand, self._build = layout, broker, hand, build
+        self._chain = chain
         self._mediator: Mediates | None = None
         self._remote: Remote
         self._early: list[Callable[[], object]] = []
@@ -245,7 +248,10 @@ class WorkerEnd:
     ) -> Mediates:  # fmt: skip
         ring = _ring_of(site, inst, snapshot, fresh)
         config = loads(text, self._layout.config)
-        begin = Begin(self._layout, config, ring, number, workers, self._broker, kg_there, blind_ms)
+        begin = Begin(
+            self._layout, config, ring, number, workers, self._broker, kg_there, blind_ms,
+            self._chain,
+        )  # fmt: skip
         reader = Reader.open_readonly(self._layout.mediator_db)
         self._remote = Remote(self._peer, reader, begin.mine)
         self._remote.kg.lost = not kg_there
@@ -352,7 +358,7 @@ async def serve(layout: Layout, secrets: dict[str, Any], build: Build) -> None:
     # The owner ends it; the supervisor's signals are for the owner.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, lambda: None)
-    await WorkerEnd(layout, broker, calls, hand, build).run()
+    await WorkerEnd(layout, broker, calls, hand, build, chain(secrets)).run()
 
 
 def main(arguments: list[str] | None = None, build: Build | None = None) -> int:
@@ -377,6 +383,7 @@ def main(arguments: list[str] | None = None, build: Build | None = None) -> int:
         BadHandOver,
         FamilyError,
         MissingExecutor,
+        NoChain,
         KeyError,
         Gone,
     ) as error:

@@ -57,7 +57,7 @@ class WorkerProcess:
         layout: Layout,
         index: int,
         inst: int,
-        broker: Mapping[str, Any],
+        secrets: Mapping[str, Any],
         handlers: Callable[[WorkerProcess], Mapping[str, Handler]],
         changed: Callable[[], None],
         module: str = MODULE,
@@ -86,9 +86,9 @@ class WorkerProcess:
                 f"worker {index}",
                 module,
                 layout.root,
-                {"broker": dict(broker)},
+                secrets,
                 {CALLS_FD: theirs.fileno(), HAND_FD: hand.fileno()},
-                keep=_own_files(broker),
+                keep=_own_files(secrets["broker"]),
                 guard=False,
             )
             self._child = Child(start, lambda line: print(line, file=sys.stderr, flush=True))

@@ -61,7 +61,8 @@ class Start:
 
     `keep` are descriptors that it inherits without being told. Lines of its stderr for which
     `hush` is true are not passed on. `guard`: it is ended when we die, and gets no new privileges;
-    False where it sees to that itself, and its parent has threads.
+    False where it sees to that itself, and its parent has threads. `drawn`: secrets that are made
+    anew for each start.
     """
 
     role: str
@@ -73,6 +74,7 @@ class Start:
     identity: Identity | None = None
     hush: Callable[[str], bool] = lambda line: False
     guard: bool = True
+    drawn: Callable[[], Mapping[str, Any]] = dict
 
 
 class Child:
@@ -186,7 +188,7 @@ def _spawn(start: Start) -> subprocess.Popen[bytes]:
         if _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
             os._exit(127)
 
-    with secrets.handed_over(start.secrets) as pipe:
+    with secrets.handed_over({**start.secrets, **start.drawn()}) as pipe:
         env = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
         env |= {name: str(fd) for name, fd in start.fds.items()}
         env[secrets.FD] = str(pipe)

@@ -104,7 +104,7 @@ def look(layout: Layout, config: Config | None, note: str | None = None) -> Stat
 
 
 async def _all(layout: Layout, ours: Mapping[str, Any], supervisor: bool) -> list[ProcessStatus]:
-    beside = sorted(role for role in ours if role.startswith(("bridge", "border-")))
+    beside = sorted(role for role in ours if role.startswith(("bridge", "border-", "metrics")))
     roles = [*ROLES, *beside]
     return list(
         await asyncio.gather(*(_one(layout, role, ours.get(role), supervisor) for role in roles))
@@ -160,6 +160,8 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
         rows = lines.items() if isinstance(lines, dict) else ()
         said = [f"{_shown(name)}: {_shown(row.get('line'))}" for name, row in rows]
         return ProcessStatus(role, pid, None, True, user, "; ".join(said) or None)
+    if role == "metrics":  # it asks us, so we do not ask it
+        return ProcessStatus(role, pid, word.address, True, user)
     if role == "kg":
         note = await _unix(layout.kg_socket)
     else:

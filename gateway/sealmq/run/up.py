@@ -12,14 +12,23 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sealmq import peerkeys
+from sealmq.audit.chain import draw
 from sealmq.broker.target import names_password
 from sealmq.site import config as site_config
 from sealmq.site import masterkey, reach
-from sealmq.site.layout import Layout, border_role, prepare, prepare_borders, prepare_bridge
+from sealmq.site.layout import (
+    Layout,
+    border_role,
+    prepare,
+    prepare_borders,
+    prepare_bridge,
+    prepare_metrics,
+)
 from sealmq.site.reserve import Reserve
 
 from . import proc, users
@@ -38,6 +47,7 @@ MODULES: Mapping[str, str] = {
     "mosquitto": "sealmq.broker.private",
     "bridge": "sealmq.bridge.process",
     "border": "sealmq.border.process",
+    "metrics": "sealmq.metrics.process",
 }
 ROLES = ("kg", "broker", "mediator")
 # Where what `up` writes goes to; `sealmq log` reads the first and names the second.
@@ -65,6 +75,7 @@ class _Site:
     identities: Mapping[str, Identity]
     bridge: Identity | None = None
     border: Identity | None = None
+    metrics: Identity | None = None
 
     def runs_as(self, role: str) -> Identity | None:
         """As whom a role runs; None: as we do."""
@@ -108,9 +119,13 @@ def bring_up(
         border = users.beside(users.BORDER, found) if config.borders else None
         if config.borders:
             prepare_borders(layout, config.borders, border)
+        metrics = users.beside(users.METRICS, found) if config.metrics else None
+        if config.metrics:
+            prepare_metrics(layout, metrics)
         harden()
         os.umask(0o077)
-        site = _Site(layout, config, keys, found, users.as_beside(bridge), users.as_beside(border))
+        apart = map(users.as_beside, (bridge, border, metrics))
+        site = _Site(layout, config, keys, found, *apart)
         if options.broker is not None and names_password(options.broker):
             say(
                 "warning: a password on the command line can be read by everybody on this host; "
@@ -156,6 +171,7 @@ def assemble(
             secrets,
             keep=[lock.fd, *(broker.keep if role == "mediator" else [])],
             identity=site.runs_as(role),
+            drawn=partial(_drawn, site.keys.audit, role),
             **more,
         )
 
@@ -172,7 +188,18 @@ def assemble(
     for name in site.config.borders:
         border = start(border_role(name), {"border": name}, "border")
         parts.append(process_by_file(border, layout, say))
+    if site.config.metrics is not None:
+        # It has no secret, and outlives us: so it says that we were killed.
+        alone = Start(
+            "metrics", modules["metrics"], layout.root, {}, identity=site.metrics, guard=False
+        )
+        parts.append(process_by_file(alone, layout, say))
     return parts
+
+
+# The broker has no audit log.
+def _drawn(audit_key: bytes, role: str) -> Mapping[str, Any]:
+    return {} if role == "broker" else {"audit": draw(audit_key, role)}
 
 
 # What the mediator says when it cannot have its port.
@@ -196,7 +223,11 @@ def _no_port(lines: Sequence[str]) -> str | None:
 def summary(site: _Site, broker: Chosen) -> list[str]:
     """What a person wants to know once everything serves."""
     layout, config = site.layout, site.config
-    at = {role: told.address for role in ROLES if (told := read(layout, role)) is not None}
+    at = {
+        role: told.address
+        for role in (*ROLES, "metrics")
+        if (told := read(layout, role)) is not None
+    }
     if site.identities:
         found = [*site.identities.values(), *filter(None, (site.bridge, site.border))]
         who = "separate: " + ", ".join(one.name for one in found)
@@ -216,6 +247,8 @@ def summary(site: _Site, broker: Chosen) -> list[str]:
         f"  users               {who}",
         f"  audit log           {layout.root / 'audit'}",
     ]
+    if "metrics" in at:
+        lines.append(f"  metrics             http://{at['metrics']}/metrics and /healthz")
     if not config.policy.enforce:
         lines.append(
             "  POLICY              NOT ENFORCED: every denial is let through (enforce = false)"

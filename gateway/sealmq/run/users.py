@@ -23,8 +23,8 @@ from sealmq.site.layout import GROUP, ROLES, Layout, group, separate_users, user
 from .child import Identity
 from .errors import BadUsers
 
-BRIDGE, BORDER = "bridge", "border"
-IN_GROUP = ("kg", "mediator", BRIDGE, BORDER)
+BRIDGE, BORDER, METRICS = "bridge", "border", "metrics"
+IN_GROUP = ("kg", "mediator", BRIDGE, BORDER, METRICS)
 
 
 def name_of(role: str) -> str:
@@ -47,15 +47,14 @@ def identities() -> dict[str, Identity]:
 
 
 def beside(role: str, found: Mapping[str, Identity]) -> pwd.struct_passwd | None:
-    """As whom bridges, or borders, run where the other processes are kept apart. BadUsers: there is
-    nobody.
+    """As whom bridges, borders or metrics run where the other processes are kept apart. BadUsers:
+    there is nobody.
     """
     if not found:
         return None
-    user, [other] = user_of(role), {BRIDGE, BORDER} - {role}
-    taken = {who.uid for who in found.values()} | {0}
-    if (there := user_of(other)) is not None:
-        taken.add(there.pw_uid)
+    user = user_of(role)
+    there = [user_of(other) for other in _HAS if other != role]
+    taken = {0} | {who.uid for who in found.values()} | {who.pw_uid for who in there if who}
     if user is None or user.pw_uid in taken:
         raise BadUsers(
             f"this site has {_HAS[role]}, and there is no user {name_of(role)} of its own",
@@ -64,7 +63,7 @@ def beside(role: str, found: Mapping[str, Identity]) -> pwd.struct_passwd | None
     return user
 
 
-_HAS = {BRIDGE: "peers", BORDER: "borders"}
+_HAS = {BRIDGE: "peers", BORDER: "borders", METRICS: "[metrics]"}
 
 
 def as_beside(user: pwd.struct_passwd | None) -> Identity | None:
@@ -128,7 +127,7 @@ def create() -> list[str]:
     if not _exists(GROUP, grp.getgrnam):
         _call("groupadd", "--system", GROUP)
         made.append(f"group {GROUP}")
-    for role in (*ROLES, BRIDGE, BORDER):
+    for role in (*ROLES, BRIDGE, BORDER, METRICS):
         name = name_of(role)
         if not _exists(name, pwd.getpwnam):
             _call(

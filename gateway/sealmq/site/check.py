@@ -5,6 +5,7 @@ One table, one function. The first thing that is wrong ends it, with its key, li
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from .model import (
     SOURCES,
     SUBJECTS,
     Attribute,
+    Audit,
     Broker,
     Client,
     Config,
@@ -37,17 +39,22 @@ from .model import (
     Label,
     Limits,
     Mediator,
+    Metrics,
     Policy,
     Site,
 )
 from .poset import closure
 
+_KEEP = re.compile(r"([0-9]{1,5})d")
+_MOST_DAYS = 36500
 _TABLES = (
     "site",
     "mediator",
     "broker",
     "policy",
     "limits",
+    "audit",
+    "metrics",
     "labels",
     "clients",
     "topics",
@@ -121,6 +128,8 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
         below=MappingProxyType(below),
         peers=MappingProxyType(found),
         borders=MappingProxyType(across),
+        audit=_audit(values.table(doc, "audit"), folder),
+        metrics=_metrics(values.table(doc, "metrics")),
     )
 
 
@@ -254,6 +263,41 @@ def _limits(t: Mapping[str, Any]) -> Limits:
                 key=f"limits.{name}",
             )
     return Limits(**t)
+
+
+def _audit(t: Mapping[str, Any], folder: Path | None) -> Audit:
+    values.only(t, "audit", ("keep", "after_report"))
+    keep = values.text(t, "audit.keep")
+    found = _KEEP.fullmatch(keep)
+    if "keep" in t and (found is None or not 1 <= int(found[1]) <= _MOST_DAYS):
+        raise ConfigError(
+            f"{keep!r} is no number of days", 'keep = "90d", say; without this line all is kept',
+            key="audit.keep",
+        )  # fmt: skip
+    report = values.outside_path(t, "audit.after_report", folder)
+    if report is not None and found is None:
+        raise ConfigError(
+            "nothing is deleted without keep", 'keep = "90d", say', key="audit.after_report"
+        )
+    return Audit(0 if found is None else int(found[1]) * 86_400_000, report)
+
+
+def _metrics(t: Mapping[str, Any]) -> Metrics | None:
+    values.only(t, "metrics", ("listen",))
+    if "listen" not in t:
+        return None
+    host, port = values.address(values.text(t, "metrics.listen"), "metrics.listen")
+    try:
+        near_by = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        near_by = False
+    if not near_by:
+        raise ConfigError(
+            f"{host} is not this machine alone: whoever reaches it reads what the site does",
+            'listen = "127.0.0.1:9464"; a proxy or a tunnel lets in whom you choose',
+            key="metrics.listen",
+        )
+    return Metrics(host, port)
 
 
 # theirs: those that peers bring, over which others may be.

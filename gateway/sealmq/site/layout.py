@@ -119,6 +119,14 @@ class Layout:
         """There while the process really serves. Of a broker the supervisor writes it."""
         return self.run_of(role) / "ready.json"
 
+    def totals(self, role: str, name: str = "0") -> Path:
+        """What a process of the role counts, for metrics."""
+        return self.run_of(role) / f"totals-{name}.json"
+
+    def seen(self, name: str = "0") -> Path:
+        """When a worker of the mediator has last seen each of its clients."""
+        return self.state_of("mediator") / f"seen-{name}.json"
+
     def audit(self, role: str) -> Path:
         """Segments of this role's audit log."""
         return self.root / "audit" / role
@@ -192,6 +200,11 @@ def prepare_borders(layout: Layout, names: Iterable[str], user: pwd.struct_passw
     for role in map(border_role, names):
         _folder(layout.run_of(role), 0o755, user)
         _folder(layout.audit(role), 0o750, user)
+
+
+def prepare_metrics(layout: Layout, user: pwd.struct_passwd | None) -> None:
+    """The same for the process that serves metrics, of a site that wants one."""
+    _folder(layout.run_of("metrics"), 0o755, user)
 
 
 @contextlib.contextmanager

@@ -37,6 +37,7 @@ class RoleKeys:
     mediator_cache: bytes = field(repr=False)
     backup: bytes = field(repr=False)
     line: bytes = field(repr=False)
+    audit: bytes = field(repr=False)
 
 
 def credential() -> Path | None:
@@ -134,6 +135,7 @@ def derive(content: bytes, salt: bytes) -> RoleKeys:
         mediator_cache=_role(master, b"sealmq mediator cache"),
         backup=_role(master, b"sealmq backup"),
         line=_role(master, b"sealmq line to peers"),
+        audit=_role(master, b"sealmq audit"),
     )
 
 

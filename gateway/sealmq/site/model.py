@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from sealmq.families.hours import Named
 from sealmq.kinds import MADE
@@ -103,6 +103,23 @@ class Limits:
     retained_mib: int = 16
     rows: int = 1000
     family_mib: int = 256
+
+
+class Audit(NamedTuple):
+    """[audit]: keep_ms: how old a segment of the audit log has to be before it is deleted; 0: none
+    is. report: the folder of a report that has to have read it, absolute or None.
+    """
+
+    keep_ms: int = 0
+    report: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """[metrics]: where /metrics and /healthz are served, on this machine alone."""
+
+    host: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +288,8 @@ class Config:
     below: Mapping[str, frozenset[str]] = field(repr=False)
     peers: Mapping[str, Peer] = field(default_factory=dict)
     borders: Mapping[str, Border] = field(default_factory=dict)
+    audit: Audit = field(default_factory=Audit)
+    metrics: Metrics | None = None
     text: str = field(default="", repr=False, compare=False)
 
     @property

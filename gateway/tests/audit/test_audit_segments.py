@@ -107,6 +107,8 @@ def test_what_a_crash_left_open_is_closed_without_its_torn_tail(
             "segment": "mediator-00000003-1-000001.jsonl",
             "lines": 2,
             "dropped_bytes": dropped,
+            # No process that is killed leaves a whole line after a torn one.
+            **({"count": 1} if b"}\n" in tail else {}),
         }
     ]
 

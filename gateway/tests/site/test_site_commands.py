@@ -733,7 +733,7 @@ def test_client_list(site: MadeSite, capsys: pytest.CaptureFixture[str]) -> None
     assert clients[0] == {
         "number": 1, "name": "m1-temp-sensor", "label": "m1-temp", "kind": "device",
         "suite": "ccm", "disabled": False, "removed": False, "rotation": 0, "gen": 0, "pending": 0,
-        "state": "new",
+        "state": "new", "last_seen_ms": None,
     }  # fmt: skip
     assert main(["client", "list", str(site.layout.root)]) == 0
     lines = capsys.readouterr().out.splitlines()

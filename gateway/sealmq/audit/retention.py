@@ -1,0 +1,63 @@
+"""Old segments are deleted where sealmq.toml says so ([audit]), and the log says which first.
+
+Deny by default: where a report is to have read them, and whatever it has read cannot be found out,
+none is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from .reading import Log, order
+from .segment import CLOSED
+
+READ = "read-segments.txt"
+"""In a report's folder: a line NAME BYTES for each closed segment that it has read whole."""
+AT_ONCE = 100
+
+
+class Retention(NamedTuple):
+    """keep_ms: how old a segment has to be, by its last line; 0: none is deleted. report: the
+    folder of one that has to have read it.
+    """
+
+    keep_ms: int = 0
+    report: Path | None = None
+
+    def due(self, folder: Path, role: str, now_ms: int) -> list[str]:
+        """The names of segments to delete now, the oldest, at most AT_ONCE. OSError: they, or what
+        the report has read, cannot be read.
+        """
+        if not self.keep_ms:
+            return []
+        read = None if self.report is None else _read(self.report / READ)
+        found: list[str] = []
+        for _, run in groupby(Log(folder, role).names, lambda name: order(name)[:3]):
+            for name in run:
+                if not self._old(folder / f"{name}{CLOSED}", now_ms, read):
+                    break  # in each run its beginning, so that nothing is missing in the middle
+                found.append(name)
+        return found[:AT_ONCE]
+
+    def _old(self, path: Path, now_ms: int, read: dict[str, int] | None) -> bool:
+        try:
+            seen = path.stat()
+        except FileNotFoundError:  # it is open
+            return False
+        if seen.st_mtime_ns // 1_000_000 + self.keep_ms > now_ms:
+            return False
+        return read is None or read.get(path.name) == seen.st_size
+
+
+def _read(path: Path) -> dict[str, int]:
+    return dict(_rows(path.read_text(encoding="utf-8", errors="replace")))
+
+
+def _rows(text: str) -> Iterator[tuple[str, int]]:
+    for line in text.splitlines():
+        name, _, size = line.partition(" ")
+        if size.isascii() and size.isdecimal():
+            yield name, int(size)

@@ -1,0 +1,156 @@
+"""/metrics and /healthz of a site of real processes: what went wrong is said within ten seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from run.sites import gone, until
+from run.test_run_real import RealSite, real
+from sealmq.metrics import health
+from sealmq.metrics.health import Watch
+from sealmq.run import proc
+from sealmq.site.layout import Layout
+
+__all__ = ["real"]
+WITHIN_S = 10.0
+
+
+@pytest.fixture
+def watched(real: RealSite) -> tuple[RealSite, str]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config = real.root / "sealmq.toml"
+    config.write_text(config.read_text() + f'\n[metrics]\nlisten = "127.0.0.1:{port}"\n')
+    return real, f"http://127.0.0.1:{port}"
+
+
+def get(url: str, **headers: str) -> tuple[int, str]:
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - our own
+    try:
+        with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:  # noqa: S310
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def problems(url: str) -> list[str]:
+    code, body = get(f"{url}/healthz")
+    told: dict[str, Any] = json.loads(body)
+    assert (code == 200) == told["healthy"] == (told["problems"] == [])
+    return list(told["problems"])
+
+
+def test_a_site_that_is_well_and_what_is_said_once_its_supervisor_is_killed(
+    watched: tuple[RealSite, str],
+) -> None:
+    site, url = watched
+    up = site.up().ready()
+    assert f"{url}/metrics and /healthz" in up.out.read_text()
+    until(lambda: problems(url) == [], "a site that is well")
+    code, body = get(f"{url}/metrics")
+    assert code == 200
+    assert re.search(r'^sealmq_ready\{role="mediator"\} 1\.0$', body, re.M)
+    until(lambda: 'event="start"' in get(f"{url}/metrics")[1], "the mediator's first totals")
+    names = re.findall(r'^name = "(.*)"', (site.root / "sealmq.toml").read_text(), re.M)
+    assert not any(name in body for name in ("machine/1", "m1-temp-sensor", *names))
+
+    # By a page in a browser whose name was made to lead here.
+    assert get(f"{url}/metrics", Host="evil.example:80")[0] == 403
+    assert get(f"{url}/metrics", Host="localhost:80")[0] == 200
+    assert get(f"{url}/nothing")[0] == 404
+
+    metrics = site.row("metrics")
+    os.kill(metrics["pid"], signal.SIGKILL)
+    until(lambda: "metrics is ready again" in up.err.read_text(), "its restart")
+    left = [row["pid"] for row in site.status()["processes"]]
+    pid = site.row("metrics")["pid"]
+    up.process.kill()
+    up.process.wait()
+    site.ups.remove(up)
+    until(lambda: any("has ended" in text for text in problems(url)), "word of the supervisor")
+    until(lambda: all(gone(one) for one in left if one != pid), "the end of the others")
+    up = site.up().ready()
+    until(lambda: gone(pid), "the old one's end")
+    until(lambda: problems(url) == [], "a site that is well again")
+    assert up.end() == 0
+    assert site.left() == []
+
+
+class Moved:
+    def __init__(self) -> None:
+        self.by = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.by
+
+
+def test_a_full_disk_and_a_wrong_clock_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout.of(tmp_path)
+    layout.config.write_text("[site]\n")
+    monkeypatch.setattr(health, "look", lambda *_: None)
+    clock = Moved()
+    watch = Watch(layout, (os.getpid(), proc.start_of(os.getpid())), clock)
+    assert watch.look().problems == ()
+    monkeypatch.setattr(health, "room", lambda _: 1000)
+    assert watch.look().problems == ("the disk is full",)
+    monkeypatch.undo()
+    monkeypatch.setattr(health, "look", lambda *_: None)
+
+    # Set while it runs, and wrong from the start: a board without a clock.
+    clock.by = 3600
+    assert "the clock was set by +3600 s" in watch.look().problems[0]
+    clock.by = -86400
+    watch = Watch(layout, (os.getpid(), proc.start_of(os.getpid())), clock)
+    [said] = watch.look().problems
+    assert said.startswith("the clock is wrong: it is 86")
+    assert "before sealmq.toml was written" in said
+
+
+def test_what_a_process_says_of_itself_is_believed_while_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout.of(tmp_path)
+    layout.config.write_text("[site]\n")
+    monkeypatch.setattr(health, "look", lambda *_: None)
+    file = layout.totals("mediator")
+    file.parent.mkdir(parents=True)
+    watch = Watch(layout, (os.getpid(), proc.start_of(os.getpid())), time.time)
+    told: dict[str, Any] = {
+        "pid": os.getpid(),
+        "at_ms": time.time_ns() // 1_000_000,
+        "events": [["connect", "", 3]],
+        "clients": 1,
+        "connections": 2,
+        "gauges": {"log_ahead_seconds": 0.0},
+        "error": None,
+    }
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({}, ""),
+        ({"error": "No space left on device"}, "mediator cannot write its audit log: No space"),
+        ({"at_ms": told["at_ms"] - 20_000}, "mediator 0 has said nothing for 8 s"),
+        ({"gauges": {"log_ahead_seconds": 7200}}, "it is 7200 s before the newest audit record"),
+    ]
+    for change, said in bad:
+        file.write_text(json.dumps(told | change))
+        found = watch.look()
+        assert len(found.told) == 1
+        assert [said in text for text in found.problems] == ([True] if said else [])
+    for text in ("", "[]", "{}", json.dumps(told | {"events": [["a"]]}), "[" * 100_000):
+        file.write_text(text)
+        assert watch.look().told == ()
+    file.write_text(json.dumps(told | {"pid": 1 << 22}))
+    assert watch.look().told == ()
