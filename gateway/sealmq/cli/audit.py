@@ -29,7 +29,6 @@ process that was killed has left is told, and is no fault. Who has the site's ke
 every seal: against root, keep an anchor (--save) on another machine, and compare with it.
 """
 _ANCHOR = "sealmq-audit-anchor"
-_ROLES = ("kg", "mediator", "bridge")
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     site = config.site.id.hex()
     earlier = _anchor(args.anchor, site) if args.anchor is not None else {}
     key = masterkey.role_keys(layout, config, key_file(args)).audit
-    reports = [verify.verify(layout.audit(role), role, key) for role in _ROLES]
+    reports = [verify.verify(layout.audit(role), role, key) for role in layout.writers()]
     for report in reports:
         verify.differs(report, earlier.get(report.role, {}))
     bad = any(report.faults for report in reports)

@@ -72,9 +72,10 @@ def run(args: argparse.Namespace) -> int:
 
     layout = Layout.open(args.site)
     events = frozenset(EVENTS) - _COUNTED
-    folders = [(layout.audit(role), role) for role in ("kg", "mediator", "bridge")]
-    folders += [(folder, "border") for folder in sorted(layout.audit("").glob("border-*"))]
-    tails = [Tail(folder, role, events, args.lines) for folder, role in folders]
+    tails = [
+        Tail(layout.audit(role), role.partition("-")[0], events, args.lines)
+        for role in layout.writers()
+    ]
     lines = _Lines(layout.up_log)
     _elsewhere(layout)
 

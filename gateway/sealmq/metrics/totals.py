@@ -13,7 +13,6 @@ from sealmq.run import proc
 from sealmq.site.layout import Layout
 from sealmq.site.reading import read_small
 
-ROLES = ("kg", "mediator", "bridge")
 _FILE = re.compile(r"totals-([a-z0-9]{1,8})\.json")
 _MOST = 1 << 18
 
@@ -40,7 +39,7 @@ class Told:
 
 def read(layout: Layout) -> Iterator[Told]:
     """Of all processes that live. What makes no sense is left out."""
-    for role in ROLES:
+    for role in layout.writers():
         for path in sorted(layout.run_of(role).glob("totals-*.json")):
             found = _FILE.fullmatch(path.name)
             told = _json(path)

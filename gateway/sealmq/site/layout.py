@@ -127,6 +127,11 @@ class Layout:
         """When a worker of the mediator has last seen each of its clients."""
         return self.state_of("mediator") / f"seen-{name}.json"
 
+    def writers(self) -> list[str]:
+        """The roles that write an audit log, and count: a border is a role for itself."""
+        borders = sorted(folder.name for folder in self.audit("").glob(border_role("*")))
+        return ["kg", "mediator", "bridge", *borders]
+
     def audit(self, role: str) -> Path:
         """Segments of this role's audit log."""
         return self.root / "audit" / role
