@@ -367,7 +367,7 @@ class Local:
         match said:
             case Pub():
                 if self._asking:
-                    # Who subscribes and publishes without waiting for SUBACK gets what it publishes.
+                    # Who publishes without waiting for SUBACK is to get what it publishes.
                     self._answered.clear()
                     await self._answered.wait()
                 while len(self._going) >= _GOING or sum(self._going.values()) > _GOING_BYTES:
