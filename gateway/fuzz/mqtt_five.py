@@ -1,4 +1,4 @@
-"""MQTT 5: packets and properties, as a mediator takes them, and a client of a mediator."""
+"""MQTT 5, its packets and properties, as a mediator takes them of a client, and the other way."""
 
 from __future__ import annotations
 

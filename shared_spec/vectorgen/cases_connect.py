@@ -82,6 +82,8 @@ def _connect(cases: Cases) -> None:
     said = b"\x11" + u(3600, 4) + b"\x21" + u(20, 2)
     five = connect_packet(client(), 1, 1, properties=said)
     good("mqtt5", "of MQTT 5, with two properties", client(), 1, 1, five, 0)
+    c, topic, wflags = client(), b"machine/1/state", 3
+    sealed = m2(c, topic, m1(c, topic, PLAIN, 1, 0, WILL, 255), 1, 0, wflags, b"\x00")
     packet = connect_packet(c, 1, 9, will=(topic, sealed, wflags), properties=b"")
     good("mqtt5-will", "of MQTT 5, with a will and no properties", c, 1, 9, packet, 0)
     c = client()

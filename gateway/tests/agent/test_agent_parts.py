@@ -184,11 +184,11 @@ def test_a_property_that_lies_or_has_no_room_is_refused_not_left_out() -> None:
         [asked] = dialect.feed(build.packet(0x82, b"\0\1\0\0\1a" + bytes((options,))))
         assert isinstance(asked, Sub)
         assert asked.faults[0], options
-    twice = v5._put({v5.USER: [("purpose", "a"), ("purpose", "b")]})
+    twice = v5.put_properties({v5.USER: [("purpose", "a"), ("purpose", "b")]})
     [asked] = dialect.feed(build.packet(0x82, b"\0\1" + twice + b"\0\1a\0"))
     assert isinstance(asked, Sub)
     assert asked.faults[0]
-    method = v5._put({v5.AUTH_METHOD: "SCRAM"})
+    method = v5.put_properties({v5.AUTH_METHOD: "SCRAM"})
     assert five(method)[1].fault
 
 
@@ -197,9 +197,9 @@ def test_what_is_told_of_a_message_is_what_the_message_proves() -> None:
     m = Message("a/b", b"x", "control", "boiler", 3, How.RETAINED, 1, True)
     packet = dialect.message(m, 9, 1, False)
     for name, value in (("sender", "boiler"), ("label", "control"), ("age", "3")):
-        assert v5._put({v5.USER: [(f"sealmq-{name}", value)]})[1:] in packet
+        assert v5.put_properties({v5.USER: [(f"sealmq-{name}", value)]})[1:] in packet
     # A client that takes no more than this gets nothing, rather than a part.
-    small, _ = five(v5._put({v5.MAX_PACKET: 40}))
+    small, _ = five(v5.put_properties({v5.MAX_PACKET: 40}))
     assert small.message(m, 9, 1, False) == b""
 
 

@@ -15,7 +15,7 @@ from sealmq.client.core import Core, Stage
 from sealmq.client.errors import ConnectionLost, NotAuthorised, PeerFault, connect_refused
 from sealmq.client.outbox import Outbox
 from sealmq.client.speech import V5, V311, Speech
-from sealmq.mqtt import Decoder, QoS2Receiver, Will, build
+from sealmq.mqtt import Decoder, ProtocolError, QoS2Receiver, Will, build
 from sealmq.mqtt import five as v5
 from sealmq.mqtt import five_client as v5c
 from sealmq_spec.errors import Malformed
@@ -167,5 +167,5 @@ def test_what_a_server_sends_is_read_at_any_chunking_and_one_defect_ends_it() ->
         b"\x20\x03\0\0\0\x20\x03\0\0\0", b"\x20\x03\0\0\0\x82\x00",
         b"\x20\x03\0\0\0\x90\x03\0\1\0", b"\x20\x03\0\0\0\x34\x08\0\1a\0\1\2\x0b\0",
     ):  # fmt: skip
-        with pytest.raises(v5.ProtocolError):
+        with pytest.raises(ProtocolError):
             v5c.ServerDecoder5(1000).feed(bad)

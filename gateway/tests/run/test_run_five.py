@@ -178,7 +178,7 @@ class Paho(paho.Client):
     signed = b""
 
     def _send_connect(self, keepalive: int) -> Any:
-        return self._packet_queue(paho.CONNECT, self.signed, 0, 0)  # type: ignore[attr-defined]
+        return self._packet_queue(paho.CONNECT, self.signed, 0, 0)
 
 
 def test_paho_reads_what_the_mediator_says_in_mqtt_5(site: RealSite) -> None:
@@ -211,12 +211,12 @@ def test_paho_reads_what_the_mediator_says_in_mqtt_5(site: RealSite) -> None:
         [(code, said)] = seen["connect"]
         assert (code.value, said.ReceiveMaximum, said.TopicAliasMaximum) == (0, 64, 64)
         assert said.SharedSubscriptionAvailable == 0
-        name = Properties(PacketTypes.SUBSCRIBE)
+        name = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
         name.SubscriptionIdentifier = 77
         peer.subscribe(session.token(TOPIC, 1)[0], 1, properties=name)
         until(lambda: bool(seen["subscribe"]), "the SUBACK")
         assert [code.value for code in seen["subscribe"][0]] == [1]
-        alias = Properties(PacketTypes.PUBLISH)
+        alias = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
         alias.TopicAlias = 5
         for number, topic in enumerate((TOPIC, "")):
             _, m2 = seal_message(session, TOPIC.encode(), b"21", 2, 0, 0, mono_ms())

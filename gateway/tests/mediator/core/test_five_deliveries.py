@@ -12,7 +12,7 @@ from mediator_world import NOW_MS, SIBLING
 from reader_scene import Client, Scene
 from sealmq.mediator.core.five import EXPIRED, PACKET, Five
 from sealmq.mediator.core.session import Session
-from sealmq.mqtt import FilterWishes, Pubacks, Publish, build, five_client
+from sealmq.mqtt import Connect, FilterWishes, Pubacks, Publish, build, five_client
 from sealmq.mqtt import Subscribe as SubscribePacket
 from sealmq.mqtt import five as v5
 
@@ -23,11 +23,12 @@ class Reader5:
     def __init__(self, scene: Scene, said: v5.Properties = v5.NONE) -> None:
         self.scene, self.five = scene, Five(scene.site)
         [connect] = self.five.feed(five_client.connect("id", properties=said))
-        wishes = connect.wishes  # type: ignore[union-attr]
+        assert isinstance(connect, Connect)
+        wishes = connect.wishes
         self.session: Session = scene.open(wire=self.five.wire, receive_max=wishes.receive_max)
         aliases = said.get(v5.ALIAS_MAX, 0)
         self.decoder = five_client.ServerDecoder5(1 << 24, aliases=aliases)
-        self.decoder.feed(five_client.build.packet(0x20, b"\0\0\0"))
+        self.decoder.feed(build.packet(0x20, b"\0\0\0"))
         self.sizes: list[int] = []
 
     def subscribe(self, *filters: str, qos: int = 1, **wishes: Any) -> None:
