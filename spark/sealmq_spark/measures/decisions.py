@@ -71,7 +71,10 @@ NOT_COUNTED = {
     ),
     **dict.fromkeys(("keys-changed", "keys-restored", "epoch"), "keys"),
     **dict.fromkeys(("site-closed", "site-reopened"), "the whole site, by a loss and an operator"),
-    **dict.fromkeys(("log-recovered", "log-lost", "log-fault"), "the log itself"),
+    **dict.fromkeys(
+        ("log-recovered", "log-lost", "log-fault", "log-opened", "log-ended", "log-expired"),
+        "the log itself",
+    ),
 }
 """The other events of the contract, and why they are no decisions."""
 
