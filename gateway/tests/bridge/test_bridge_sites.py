@@ -11,7 +11,7 @@ import os
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,7 @@ def test_bridges_that_are_killed_again_and_again_lose_and_double_nothing(pair: P
             for number, text in enumerate(want):
                 if number % 50 == 25:
                     for who in ("north", "south", "north south")[number // 50 % 3].split():
-                        with contextlib.suppress(ProcessLookupError):
+                        with suppress(ProcessLookupError):
                             os.kill(pair[who].bridge(), signal.SIGKILL)
                 await boiler.publish("boiler/1", text, qos=1, life=LIFE)
             await heard.until(lambda texts: set(want) <= set(texts), 240)
