@@ -50,9 +50,12 @@ class Fault:
 
 @dataclass
 class Report:
-    """Of one role. heads: closed segments, each with its lines and SHA-256 of all it holds."""
+    """Of one process: its role, and its folder's name, of which borders have several. heads: closed
+    segments, each with its lines and SHA-256 of all it holds.
+    """
 
     role: str
+    name: str = ""
     segments: int = 0
     lines: int = 0
     unsealed: int = 0
@@ -128,7 +131,7 @@ class _Found:
 
 def verify(folder: Path, role: str, audit_key: bytes) -> Report:
     """Of a role's folder. audit_key: the site's (masterkey.py). OSError: it cannot be read."""
-    report = Report(role)
+    report = Report(role, folder.name)
     found = _Found(folder, report)
     names = Log(folder, role).names
     found.there = set(names)
@@ -408,7 +411,7 @@ def anchor(site: str, at_ms: int, reports: Iterable[Report]) -> dict[str, Any]:
         "sealmq-audit-anchor": 1,
         "site": site,
         "at_ms": at_ms,
-        "roles": {one.role: one.heads for one in reports},
+        "roles": {one.name: one.heads for one in reports},
     }
 
 

@@ -64,9 +64,10 @@ def run(args: argparse.Namespace) -> int:
     site = config.site.id.hex()
     earlier = _anchor(args.anchor, site) if args.anchor is not None else {}
     key = masterkey.role_keys(layout, config, key_file(args)).audit
-    reports = [verify.verify(layout.audit(role), role, key) for role in layout.writers()]
+    writers = layout.writers().items()
+    reports = [verify.verify(layout.audit(name), role, key) for name, role in writers]
     for report in reports:
-        verify.differs(report, earlier.get(report.role, {}))
+        verify.differs(report, earlier.get(report.name, {}))
     bad = any(report.faults for report in reports)
     if args.save is not None and not bad:
         _save(args.save, verify.anchor(site, time.time_ns() // 1_000_000, reports))
@@ -91,7 +92,7 @@ def _print(report: Report) -> None:
         return
     count = len(report.faults) + report.left_out
     said = f"{count} faults" if count else "as it was written"
-    print(f"{report.role}: {report.segments} segments, {report.lines} lines: {said}")
+    print(f"{report.name}: {report.segments} segments, {report.lines} lines: {said}")
     for fault in report.faults:
         print(f"  FAULT {plain(str(fault), 600)}")
     if report.left_out:

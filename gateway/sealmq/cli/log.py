@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
     layout = Layout.open(args.site)
     events = frozenset(EVENTS) - _COUNTED
     tails = [
-        Tail(layout.audit(role), role.partition("-")[0], events, args.lines)
-        for role in layout.writers()
+        Tail(layout.audit(name), role, events, args.lines)
+        for name, role in layout.writers().items()
     ]
     lines = _Lines(layout.up_log)
     _elsewhere(layout)

@@ -127,10 +127,11 @@ class Layout:
         """When a worker of the mediator has last seen each of its clients."""
         return self.state_of("mediator") / f"seen-{name}.json"
 
-    def writers(self) -> list[str]:
-        """The roles that write an audit log, and count: a border is a role for itself."""
+    def writers(self) -> dict[str, str]:
+        """The processes that write an audit log, and count, with the role that their logs name."""
         borders = sorted(folder.name for folder in self.audit("").glob(border_role("*")))
-        return ["kg", "mediator", "bridge", *borders]
+        alone = {role: role for role in ("kg", "mediator", "bridge")}
+        return alone | dict.fromkeys(borders, "border")
 
     def audit(self, role: str) -> Path:
         """Segments of this role's audit log."""

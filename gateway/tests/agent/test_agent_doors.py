@@ -334,7 +334,7 @@ def test_what_comes_after_a_subscribe_is_published_once_that_is_answered() -> No
 
 
 def five(expiry: int) -> bytes:
-    body = b"\0\4MQTT\5\2\0\0" + v5._put({v5.SESSION_EXPIRY: expiry}) + b"\0\2id"
+    body = b"\0\4MQTT\5\2\0\0" + v5.put_properties({v5.SESSION_EXPIRY: expiry}) + b"\0\2id"
     return build.packet(0x10, body)
 
 
