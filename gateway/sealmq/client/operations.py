@@ -118,18 +118,11 @@ class Operations:
         """Publish with QoS 1 without waiting: its ctr, and what its acknowledgement resolves, until
         `forget`. None: there is no room now, or no connection; then `publish` waits for that.
         """
-        life, boots = self._life, self._boots
-        core = life.core
-        if core is None or self._gate.locked() or boots.worn() or life.clogged:
+        if (sealed := self._sealed_now(draft)) is None:
             return None
-        if not self._room(core, draft.qos):
-            return None
-        ctr, packet = core.publish(
-            draft.raw, draft.payload, draft.qos, draft.retain, draft.kind, draft.life, mono_ms(),
-            draft.block, draft.passed,
-        )  # fmt: skip
+        ctr, packet = sealed
         acked = self._desk.acks.expect(ctr, draft.topic)
-        life.send(packet)
+        self._life.send(packet)
         return ctr, acked
 
     def forget(self, ctr: int) -> None:
@@ -138,23 +131,29 @@ class Operations:
 
     def publish_nowait(self, draft: Draft, over: Callable[[Exception | None], None]) -> bool:
         """As `begin`, with any QoS and no future: `over` is told of the answer to QoS 1 and 2."""
+        if (sealed := self._sealed_now(draft)) is None:
+            return False
+        ctr, packet = sealed
+        if draft.qos:
+            self._desk.acks.call(ctr, draft.topic, over)
+        self._life.send(packet)
+        return True
+
+    def _sealed_now(self, draft: Draft) -> tuple[int, bytes] | None:
+        """Its ctr and its PUBLISH, which goes out in this turn; None: not now."""
         life, boots = self._life, self._boots
         core = life.core
         if core is None or self._gate.locked() or life.clogged or life.error is not None:
-            return False
+            return None
         if boots.worn():
             life.worn()
-            return False
+            return None
         if not self._room(core, draft.qos):
-            return False
-        ctr, packet = core.publish(
+            return None
+        return core.publish(
             draft.raw, draft.payload, draft.qos, draft.retain, draft.kind, draft.life, mono_ms(),
             draft.block, draft.passed,
         )  # fmt: skip
-        if draft.qos:
-            self._desk.acks.call(ctr, draft.topic, over)
-        life.send(packet)
-        return True
 
     async def _flush(self, qos: int) -> None:
         try:
