@@ -163,10 +163,11 @@ def _simulated(name: str, said: str, rows: list[Row]) -> str:
     from sealmq.families.trust.simulate import RULES
 
     shares = {(r["kind"], r["rule"], r["round"]): r[f"{name}_mean"] for r in rows}
+    bad = {row["kind"] for row in rows if row["recall_mean"] is not None}
     body = []
     for kind in KINDS:
         found = [[shares.get((kind, rule, turn)) for turn in ROUNDS] for rule in RULES]
-        if any(share is not None for of in found for share in of):
+        if kind in bad or name == "good":
             body.append([kind, *(" → ".join(map(_percent, of)) for of in found)])
     runs = sorted({row["runs"] for row in rows})
     title = (
