@@ -451,6 +451,40 @@ def test_what_could_not_be_sent_waits_on_disk_and_is_acknowledged_after_it_is_se
         assert db.execute("SELECT COUNT(*) FROM waiting").fetchone() == (0,)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(("version", "qos"), [(4, 1), (4, 2), (5, 1), (5, 2)])
+def test_none_of_a_thousand_that_were_acknowledged_is_lost_whoever_is_killed(
+    agent: Agent, version: int, qos: int
+) -> None:
+    topic = f"machine/1/thousand{version}{qos}"
+    reader = Paho(agent, "ha", version, f"r{version}{qos}", kept=True)
+    reader.subscribe(topic, qos)
+    writer = Paho(agent, "plc", version, f"w{version}{qos}", kept=True)
+    infos = [writer.client.publish(topic, f"{n}", qos) for n in range(1000)]
+    seen: Counter[bytes] = Counter()
+
+    def take(most: int) -> bool:
+        while len(seen) < most:
+            try:
+                seen[bytes(reader.came.get(timeout=0.1).payload)] += 1
+            except queue.Empty:
+                return False
+        return True
+
+    for step, who in ((200, "agent"), (400, "mediator"), (600, "broker")):
+        until(f"{step} messages", partial(take, step), 120)
+        if who == "agent":
+            agent.kill()
+            agent.up()
+        else:
+            agent.site.back(who, agent.site.kill(who))
+    until("all acknowledgements", lambda: all(i.is_published() for i in infos), 180)
+    until("all messages", lambda: take(1000), 120)
+    reader.end()
+    writer.end()
+    assert set(seen) == {str(n).encode() for n in range(1000)}
+
+
 NODE_RED = "node-red@4.1.15"  # the last one for Node.js 18 and 20
 FLOW = [
     {"id": "tab", "type": "tab", "label": "a flow"},
@@ -517,37 +551,3 @@ def test_a_flow_of_node_red_hears_and_answers_through_the_agent(
     finally:
         red_process.terminate()
         red_process.wait(30)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("version", "qos"), [(4, 1), (4, 2), (5, 1), (5, 2)])
-def test_none_of_a_thousand_that_were_acknowledged_is_lost_whoever_is_killed(
-    agent: Agent, version: int, qos: int
-) -> None:
-    topic = f"machine/1/thousand{version}{qos}"
-    reader = Paho(agent, "ha", version, f"r{version}{qos}", kept=True)
-    reader.subscribe(topic, qos)
-    writer = Paho(agent, "plc", version, f"w{version}{qos}", kept=True)
-    infos = [writer.client.publish(topic, f"{n}", qos) for n in range(1000)]
-    seen: Counter[bytes] = Counter()
-
-    def take(most: int) -> bool:
-        while len(seen) < most:
-            try:
-                seen[bytes(reader.came.get(timeout=0.1).payload)] += 1
-            except queue.Empty:
-                return False
-        return True
-
-    for step, who in ((200, "agent"), (400, "mediator"), (600, "broker")):
-        until(f"{step} messages", partial(take, step), 120)
-        if who == "agent":
-            agent.kill()
-            agent.up()
-        else:
-            agent.site.back(who, agent.site.kill(who))
-    until("all acknowledgements", lambda: all(i.is_published() for i in infos), 180)
-    until("all messages", lambda: take(1000), 120)
-    reader.end()
-    writer.end()
-    assert set(seen) == {str(n).encode() for n in range(1000)}
