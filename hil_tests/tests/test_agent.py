@@ -3,6 +3,7 @@ mosquitto_sub, and paho."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -333,6 +334,74 @@ def test_the_add_on_of_home_assistant_runs_by_its_options(agent: Agent, tmp_path
     assert PASSWORD.encode() not in words_of_it
     assert PASSWORD not in log.read_text()
     assert [f.name for f in config.iterdir()] == ["hub.sealmq.json"], "its folder is read only"
+
+
+NODE_RED = "node-red@4.1.15"  # the last one for Node.js 18 and 20
+FLOW = [
+    {"id": "tab", "type": "tab", "label": "a flow"},
+    {"id": "in", "type": "mqtt in", "z": "tab", "topic": "machine/1/asked", "qos": "1",
+     "datatype": "utf8", "broker": "agent", "inputs": 0, "wires": [["make"]]},
+    {"id": "make", "type": "function", "z": "tab", "outputs": 1, "wires": [["out"]],
+     "func": "return {topic: 'nodes/answer', payload: 'heard ' + msg.payload};"},
+    {"id": "out", "type": "mqtt out", "z": "tab", "topic": "", "qos": "1", "retain": "",
+     "broker": "agent", "wires": []},
+]  # fmt: skip
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["4", "5"])
+def test_a_flow_of_node_red_hears_and_answers_through_the_agent(
+    agent: Agent, clients: list[Paho], tmp_path: Path, version: str
+) -> None:
+    """Headless, from npm. Node-RED keeps passwords in a file of its own, beside the flow."""
+    place = ROOT / "build/node-red"
+    place.mkdir(parents=True, exist_ok=True)
+    red = place / "node_modules/node-red/red.js"
+    if not red.exists():
+        words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(place), NODE_RED]
+        subprocess.run(words, check=True, timeout=1200)
+    broker = {
+        "id": "agent", "type": "mqtt-broker", "broker": "127.0.0.1", "port": str(agent.port),
+        "clientid": f"nodes{version}", "autoConnect": True, "protocolVersion": version,
+        "keepalive": "60", "cleansession": True, "usetls": False,
+    }  # fmt: skip
+    (tmp_path / "flow.json").write_text(json.dumps([*FLOW, broker]))
+    secret = {"agent": {"user": "ha", "password": PASSWORD}}
+    (tmp_path / "flow_cred.json").write_text(json.dumps(secret))
+    (tmp_path / "settings.js").write_text(
+        'module.exports = {flowFile: "flow.json", httpAdminRoot: false, httpNodeRoot: false, '
+        f'uiHost: "127.0.0.1", uiPort: {free_port()}, credentialSecret: false}};'
+    )
+    log = tmp_path / "red.log"
+    before = agent.said().count(f"nodes{version}: connected")
+    with log.open("wb") as out:
+        red_process = subprocess.Popen(
+            ["node", str(red), "-u", str(tmp_path), "-s", str(tmp_path / "settings.js")],
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        reader, writer = Paho(agent, "ha", 5), Paho(agent, "plc", 5)
+        clients += [reader, writer]
+        reader.subscribe("nodes/answer", 1)
+        connected = f"nodes{version}: connected"
+        until(
+            f"Node-RED to subscribe: {log.read_text()}",
+            lambda: agent.said().count(connected) > before,
+            60,
+        )
+
+        # It says nothing when SUBACK has come, so it is asked until it answers.
+        def answered() -> bool:
+            writer.client.publish("machine/1/asked", version, 1).wait_for_publish(30)
+            with contextlib.suppress(queue.Empty):
+                return reader.came.get(timeout=1).payload == f"heard {version}".encode()
+            return False
+
+        until("the flow's answer", answered, 60)
+    finally:
+        red_process.terminate()
+        red_process.wait(30)
 
 
 def test_a_web_page_of_another_origin_or_by_another_name_gets_no_websocket(agent: Agent) -> None:
