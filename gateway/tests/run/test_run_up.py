@@ -89,6 +89,8 @@ def test_credentials_are_new_at_each_start(site: Site) -> None:
     assert first != second
     keys = {row["secrets"]["key"] for row in site.told("kg")}
     assert len(keys) == 1
+    audit = [row["secrets"]["audit"] for role in ("kg", "mediator") for row in site.told(role)]
+    assert len({one["run"] for one in audit}) == len({one["key"] for one in audit}) == 4
 
 
 def test_sighup_is_passed_on(site: Site) -> None:

@@ -18,7 +18,7 @@ from sealmq.run.secrets import receive
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.unix import short_path
 
-KEYS = {"kg": {"key"}, "mediator": {"cache_key", "broker"}}
+KEYS = {"kg": {"key", "audit"}, "mediator": {"cache_key", "broker", "audit"}}
 
 
 def main(role: str) -> int:
