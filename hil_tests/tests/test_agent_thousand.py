@@ -57,9 +57,8 @@ class ByPaho:
             self._infos[n] = self._writer.client.publish(self._topic, f"{n}", self._qos)
 
     def acked(self) -> set[int]:
-        return {n for n, info in self._infos.items() if info.rc == 0 and info.is_published()} | {
-            n for n, info in self._infos.items() if info.rc and info._published
-        }
+        # is_published raises for what was published while there was no connection.
+        return {n for n, info in self._infos.items() if info._published}
 
     def came(self) -> Counter[int]:
         while True:
