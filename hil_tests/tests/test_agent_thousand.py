@@ -160,9 +160,9 @@ class ByMqttJs:
         env = {**os.environ, "PASSWORD": PASSWORD}
         for read, user in ((True, "ha"), (False, "plc")):
             said = {**common, "read": read, "user": user, "id": f"{user}-{topic}"}
-            made = self._all.start(["node", str(folder / "client.js"), json.dumps(said)], env)
+            words = ["node", str(folder / "client.js"), json.dumps(said)]
+            self._pub = self._all.start(words, env)
             until("it to connect", lambda read=read: self._ready(read))  # type: ignore[misc]
-        self._pub = made
 
     def _ready(self, read: bool) -> bool:
         return "subscribed" in self._all.lines and (read or self._all.lines.count("connected") > 1)
