@@ -117,7 +117,8 @@ def _exists(test: str) -> bool:
     file, _, name = test.partition("::")
     path = ROOT / file
     name = name.partition("[")[0]
-    return path.is_file() and bool(re.search(rf"^def {re.escape(name)}\(", path.read_text(), re.M))
+    found = rf"^(?:async )?def {re.escape(name)}\("
+    return path.is_file() and bool(re.search(found, path.read_text(), re.M))
 
 
 # --- run ---

@@ -17,11 +17,13 @@ import pytest
 from sealmq.agent import account as account_module
 from sealmq.agent.account import Account
 from sealmq.agent.config import BadConfig, User
+from sealmq.agent.local import End, Local
 from sealmq.agent.run import _spool
 from sealmq.agent.spool import Full, Kept, Spool
-from sealmq.agent.wire import Pub, Refusal
-from sealmq.client import ConnectionLost
+from sealmq.agent.wire import Pub, Refusal, Three
+from sealmq.client import ConnectionLost, How, Message
 from sealmq.client.errors import refusal
+from sealmq.client.values import Came
 from sealmq_spec.errors import Denied, RateLimited, WrongEpoch
 
 NOW = 1_800_000_000
@@ -524,3 +526,72 @@ async def test_what_waits_for_room_goes_without_an_answer_that_makes_it(tmp_path
         w.publish(b"q0", qos=0, packet_id=0)
         w.site.room = 1
         await w.until(lambda: w.site.sent)
+
+
+# --- QoS 2 at a local client ---------------------------------------------------------------------
+
+
+class Seat:
+    """A reader's connection to the site: one message of QoS 2, which is withheld."""
+
+    error = None
+
+    def __init__(self, message: Message) -> None:
+        self._messages = [message]
+        self.completed: list[int] = []
+
+    def receive_nowait(self) -> Message | None:
+        return self._messages.pop() if self._messages else None
+
+    async def receive(self) -> Message:
+        return await asyncio.Future()
+
+    async def ended(self) -> None:
+        await asyncio.Future()
+
+    def settle(self, _: Message) -> bool:
+        return True
+
+    def complete(self, packet_id: int) -> None:
+        self.completed.append(packet_id)
+
+
+def local_of(account: Any) -> Local:
+    made = Local(None, lambda *_: account, lambda _: None)  # type: ignore[arg-type]
+    made._account, made._dialect, made._kept = account, Three(), True
+    return made
+
+
+@runs
+async def test_a_withheld_message_of_qos_2_leaves_no_packet_id_open(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        local = local_of(w.account)
+        topic = "homeassistant/switch/other/config"
+        came = Came(7, False, b"", None)
+        message = Message(topic, b"{}", "l", "boiler", 0, How.LIVE, 2, came=came)
+        seat: Any = Seat(message)
+        local._seat = seat
+        task = asyncio.create_task(local._deliver(seat))
+        await w.until(lambda: w.told)
+        local._released(7)
+        assert seat.completed == [7], "the site waits for PUBCOMP for ever"
+        assert not local._out, "the client was told of a message that it never had"
+        # The site may use the number again.
+        local._released(7)
+        assert local._out
+        task.cancel()
+
+
+@runs
+async def test_a_client_that_releases_nothing_is_ended_before_it_fills_memory(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as w:
+        local = local_of(w.account)
+        local._received.update(range(1, 2049))
+        with pytest.raises(End, match=r"agent\.unreleased"):
+            local._publish(Pub("a/b", b"", 2, False, False, 3000))
+        # What was accepted is still answered.
+        local._publish(Pub("a/b", b"", 2, False, True, 7))
+        assert local._out
+        assert not w.site.sent
