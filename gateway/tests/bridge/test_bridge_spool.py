@@ -4,7 +4,6 @@ what has come."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from bridge.test_bridge_parts import message, topics
 from sealmq.bridge import spool as spools
 from sealmq.bridge.crossing import OK, Crossing
 from sealmq.bridge.judging import Plain
-from sealmq.bridge.spool import BYTES, HOLD_BYTES, HOLD_S, MESSAGES, WIDTH, Spool, Waiting
+from sealmq.bridge.spool import BYTES, HOLD_BYTES, HOLD_S, MESSAGES, WIDTH, Spool, Told, Waiting
 from sealmq.bridge.traffic import Import
 from sealmq_spec.errors import Unavailable
 
@@ -26,9 +25,9 @@ class Later:
     """Functions that are to be called, as an event loop would."""
 
     def __init__(self) -> None:
-        self.plans: list[tuple[float, Callable[[], None]]] = []
+        self.plans: list[tuple[float, Told]] = []
 
-    def __call__(self, seconds: float, work: Callable[[], None]) -> None:
+    def __call__(self, seconds: float, work: Told) -> None:
         self.plans.append((seconds, work))
 
     def turn(self, seconds: float = 0.0) -> None:
