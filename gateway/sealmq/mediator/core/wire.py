@@ -7,20 +7,18 @@ those of `sealmq.mqtt`, whatever version they were decoded from. MQTT 5's table:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from sealmq.mqtt import ProtocolError, build
 from sealmq_spec.errors import SealError
 
-if TYPE_CHECKING:
-    from .message import Message
-
 ACCEPTED, NOT_AUTHORISED, UNAVAILABLE = range(3)
 """Outcomes of a CONNECT."""
 
-Alone = Callable[["Message", bytes, int, bool, int, Sequence[int]], bytes]
+# A message is message.Message, which itself needs what stands here.
+Alone = Callable[[Any, bytes, int, bool, int, Sequence[int]], bytes]
 """(message, payload, qos, dup, packet id, subscription identifiers): a PUBLISH for one reader."""
-Keeps = Callable[["Message", bytes, int, Sequence[int]], str]
+Keeps = Callable[[Any, bytes, int, Sequence[int]], str]
 """(message, payload, qos, subscription identifiers): the rule that keeps it from a reader; "":
 none."""
 
