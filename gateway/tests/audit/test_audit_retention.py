@@ -44,7 +44,7 @@ def later(folder: Path, clock: Clock, keep: Retention) -> None:
 def test_old_segments_go_and_the_log_that_is_left_is_sound(tmp_path: Path, clock: Clock) -> None:
     old = run(tmp_path, clock)
     aged(tmp_path, clock)
-    told = anchor(SITE, clock.now, [verify(tmp_path, "kg", KEY)])["roles"]["kg"]
+    told = anchor(SITE, clock.now, [verify(tmp_path, "kg", KEY)])["roles"][tmp_path.name]
     clock.now += DAY
     run(tmp_path, clock, inst=2)
     young = names(tmp_path) - {file.name for file in old}

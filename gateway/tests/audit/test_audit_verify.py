@@ -362,7 +362,7 @@ def test_an_anchor_finds_what_the_sites_own_key_has_written_anew(
 ) -> None:
     """Root rewrites everything: seals are good again, and only what lies elsewhere tells."""
     kept = json.loads(json.dumps(anchor(SITE, clock.now, [verify(tmp_path, "kg", KEY)])))
-    heads = kept["roles"]["kg"]
+    heads = kept["roles"][tmp_path.name]
     assert set(heads) == {file.name for file in log}
     rewritten(log)
     assert found(tmp_path) == []
