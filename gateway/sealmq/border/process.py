@@ -19,9 +19,7 @@ from typing import Any
 from sealmq import logs
 from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain, first
-from sealmq.audit.retention import Retention
-from sealmq.audit.totals import Totals
-from sealmq.bridge.serving import Changed, deliver, forever, mediator_at, write_told
+from sealmq.bridge.serving import Changed, deliver, forever, mediator_at, opened, write_told
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused
 from sealmq.client.values import Message as Delivered
@@ -29,7 +27,7 @@ from sealmq.kglink import Across, KgClient, KgDenied, KgError
 from sealmq.loops import first_error
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
-from sealmq.site.config import Config, load, loads
+from sealmq.site.config import load, loads
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, border_role
 from sealmq_spec.errors import SealError
@@ -176,14 +174,9 @@ def _what(of: Across, name: str) -> Any:
     return loads(of.text).borders.get(name), of.reads, of.publishes, of.senders
 
 
-async def _serve(layout: Layout, config: Config, name: str, chain: Chain | None) -> None:
+async def _serve(layout: Layout, name: str, chain: Chain | None) -> None:
     role = border_role(name)
-    keep = Retention(*config.audit)
-    totals = Totals(layout.totals(role)) if config.metrics else None
-    site = config.site.id.hex()
-    audit = Audit(
-        layout.audit(role), "border", os.getpid(), site, chain=chain, retention=keep, totals=totals
-    )
+    audit = opened(layout, role, "border", load(layout.config).site.id.hex(), chain)
 
     async def once() -> None:
         async with await KgClient.connect(layout.kg_socket) as kg:
@@ -209,7 +202,7 @@ def main(arguments: list[str] | None = None) -> int:
         name = secrets.get("border")
         if not isinstance(name, str):
             raise BadHandOver("the hand-over names no border")
-        asyncio.run(_serve(layout, load(layout.config), name, first(secrets)))
+        asyncio.run(_serve(layout, name, first(secrets)))
     except (SiteError, KgError, BadHandOver, AuditError, NoChain, OSError) as error:
         print(f"border: {error}", file=sys.stderr)
         return 1

@@ -11,12 +11,10 @@ import contextlib
 import json
 import logging
 import os
-import pwd
-import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,28 +22,22 @@ from typing import Any
 from sealmq import feedback, logs, loops, peerkeys
 from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain, first
-from sealmq.audit.retention import Retention
-from sealmq.audit.totals import Totals
 from sealmq.client import ClientError, Options
-from sealmq.client.errors import ConnectRefused, Refused
+from sealmq.client.errors import ConnectRefused
 from sealmq.client.values import Message as Delivered
 from sealmq.client.values import News
-from sealmq.families.api import FamilyConfigError, FamilyError
 from sealmq.families.between import Judge
 from sealmq.families.between import Neighbour as Known
 from sealmq.families.signatures import sign
-from sealmq.kglink import Crossings, KgClient, KgError, KgUnavailable
+from sealmq.kglink import Crossings, KgClient, KgError
 from sealmq.loops import first_error
-from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
-from sealmq.run.ready import Ready
 from sealmq.run.secrets import receive
 from sealmq.site.config import load, loads
 from sealmq.site.errors import SiteError
-from sealmq.site.layout import Layout, write_atomically
+from sealmq.site.layout import Layout
 from sealmq.site.model import Peer
-from sealmq.site.values import ANYWHERE
-from sealmq_spec.errors import Malformed, SealError, Stale, Unavailable, WrongEpoch
+from sealmq_spec.errors import Malformed, SealError, Unavailable
 
 from . import far, judging
 from .asking import Asking
@@ -54,6 +46,7 @@ from .far import Relay
 from .line import Line, LineLost, Own
 from .neighbour import Neighbour
 from .passing import Passing
+from .serving import Changed, deliver, forever, mediator_at, opened, write_told
 from .spool import Message, Spool, Told
 from .told import ROLE
 from .traffic import Import, Traffic, now_ms
@@ -63,23 +56,13 @@ log = logging.getLogger("sealmq.bridge")
 _POLL_S = 1.0
 # Messages that the own broker has not taken: the most that a client may have.
 _INFLIGHT = 60
-_WAIT_S = 0.5, 15.0
 # The mediator may not have heard yet of keys that have come.
 _KEYS_S = 10.0
-_PUBLISH_S = 15.0
 # Keys for a site that is no neighbour are sent again: until they are taken, and then now and then.
 _FAR_S = 1.0, 15.0
 _FAR_TAKEN_S = 600.0
 # What the judge keeps is written so often.
 _KEEP_S = 5.0
-
-_HEALS = (
-    KgError, ClientError, SealError, LineLost, SiteError, FamilyError, FamilyConfigError, OSError,
-)  # fmt: skip
-
-
-class Changed(Exception):
-    """What crosses is something else now, or nothing does."""
 
 
 class _Far:
@@ -225,7 +208,7 @@ class Bridge:
             self._configure()
 
     async def _clients(self) -> None:
-        address = self._mediator()
+        address = mediator_at(self._layout)
         for row in self._crossings.clients:
             label, enrolment = row["label"], row["enrolment"]
             which = Import(row["peer"], label)
@@ -264,14 +247,6 @@ class Bridge:
 
         return heard
 
-    def _mediator(self) -> tuple[str, int]:
-        at = ready.read(self._layout, "mediator")
-        if at is None or not at.ready:
-            raise KgUnavailable("the mediator is not up")
-        host, _, port = at.address.rpartition(":")
-        host = host.strip("[]")
-        return ANYWHERE.get(host, host), int(port)
-
     # --- messages ---
 
     def _lost(self, neighbour: str, one: Message, why: str) -> None:
@@ -295,22 +270,7 @@ class Bridge:
         if client is None:
             raise Unavailable("its label does not come here any more")
         topic = f"@{where.peer}/{one.topic}"
-        begun = time.monotonic()
-        while True:
-            try:
-                await client.pass_on(topic, one.m1, 1, bool(one.flags & 1), _PUBLISH_S)
-                return
-            except WrongEpoch:
-                if time.monotonic() - begun > _KEYS_S:
-                    raise
-            except Stale:
-                raise
-            except Refused as error:
-                if not isinstance(error, Unavailable):
-                    raise
-            except ClientError as error:
-                log.info("publishing again: %s", error)
-            await asyncio.sleep(0.2)
+        await deliver(client, topic, one.m1, bool(one.flags & 1), keys_s=_KEYS_S)
 
     # --- keys ---
 
@@ -483,7 +443,7 @@ class Bridge:
         text = json.dumps(lines)
         if text != self._written:
             self._written = text
-            write_told(self._layout, lines)
+            write_told(self._layout, ROLE, lines)
 
 
 def _who(of: Crossings) -> list[tuple[Any, ...]]:
@@ -493,74 +453,23 @@ def _who(of: Crossings) -> list[tuple[Any, ...]]:
     ]
 
 
-def write_told(layout: Layout, lines: Mapping[str, Any]) -> None:
-    """For `sealmq peer list`."""
-    said = {"pid": os.getpid(), "start": proc.start_of(os.getpid()), "lines": lines}
-    write_atomically(layout.run_of(ROLE) / "lines.json", json.dumps(said).encode() + b"\n", 0o644)
+async def _serve(layout: Layout, own: Own, chain: Chain | None) -> None:
+    audit = opened(layout, ROLE, ROLE, peerkeys.read(own.der).site.hex(), chain)
 
+    async def once() -> None:
+        async with await KgClient.connect(layout.kg_socket) as kg:
+            await Bridge(layout, await kg.peer_enrol(), own, kg, audit).run()
 
-async def _forever(layout: Layout, key: bytes, der: bytes, chain: Chain | None) -> None:
-    role = ROLE
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: None)
-    site = peerkeys.read(der).site.hex()
-    config = load(layout.config)
-    keep = Retention(*config.audit)
-    totals = Totals(layout.totals(role)) if config.metrics else None
-    audit = Audit(
-        layout.audit(role), role, os.getpid(), site, chain=chain, retention=keep, totals=totals
-    )
-    ready.write(
-        layout, Ready(role, os.getpid(), role, True), user=pwd.getpwuid(os.geteuid()).pw_name
-    )
-    audit.write("start")
-    work = asyncio.create_task(_again(layout, Own(der, key), audit), name="bridge")
-    stopping = asyncio.create_task(stop.wait(), name="stop")
-    try:
-        await asyncio.wait([work, stopping], return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            work.result()
-    finally:
-        for task in (work, stopping):
-            task.cancel()
-        await asyncio.gather(work, stopping, return_exceptions=True)
-        ready.forget(layout, role)
-        audit.write("stop")
-        audit.close()
+    def fails(why: str) -> None:
+        write_told(layout, ROLE, {name: {"line": why} for name in _peers(layout)})
 
-
-# Whatever fails is tried again: what the site lacks may come back.
-async def _again(layout: Layout, own: Own, audit: Audit) -> None:
-    wait, said = _WAIT_S[0], ""
-    while True:
-        begun = time.monotonic()
-        try:
-            await _once(layout, own, audit)
-        except Changed:
-            log.info("what crosses has changed")
-            continue
-        except (*_HEALS, sqlite3.Error) as error:
-            if str(error) != said:
-                said = str(error)
-                log.warning("%s; it is tried again", said)
-            write_told(layout, {name: {"line": said} for name in _peers(layout)})
-        if time.monotonic() - begun > _WAIT_S[1]:
-            wait = _WAIT_S[0]
-        await asyncio.sleep(wait)
-        wait = min(2 * wait, _WAIT_S[1])
+    await forever(layout, ROLE, audit, once, fails)
 
 
 def _peers(layout: Layout) -> list[str]:
     with contextlib.suppress(SiteError, OSError):
         return list(load(layout.config).peers)
     return []
-
-
-async def _once(layout: Layout, own: Own, audit: Audit) -> None:
-    async with await KgClient.connect(layout.kg_socket) as kg:
-        await Bridge(layout, await kg.peer_enrol(), own, kg, audit).run()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -575,7 +484,7 @@ def main(arguments: list[str] | None = None) -> int:
         layout = Layout.open(Path(arguments[0]))
         secrets = receive()
         key, der = _handed(secrets)
-        work: Coroutine[Any, Any, None] = _forever(layout, key, der, first(secrets))
+        work: Coroutine[Any, Any, None] = _serve(layout, Own(der, key), first(secrets))
         loops.run(work)
     except (SiteError, KgError, BadHandOver, AuditError, NoChain, OSError) as error:
         print(f"bridge: {error}", file=sys.stderr)

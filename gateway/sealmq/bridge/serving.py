@@ -16,12 +16,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from sealmq.audit import Audit
+from sealmq.audit.chain import Chain
+from sealmq.audit.retention import Retention
+from sealmq.audit.totals import Totals
 from sealmq.client import ClientError
 from sealmq.client.errors import Refused
 from sealmq.families.api import FamilyConfigError, FamilyError
 from sealmq.kglink import KgError, KgUnavailable
 from sealmq.run import proc, ready
 from sealmq.run.ready import Ready
+from sealmq.site.config import load
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.site.values import ANYWHERE
@@ -44,6 +48,16 @@ _HEALS = (
 
 class Changed(Exception):
     """What crosses is something else now, or nothing does."""
+
+
+def opened(layout: Layout, role: str, named: str, site: str, chain: Chain | None) -> Audit:
+    """The audit log of a role; its lines say that they are of `named`. site: 8 hex digits."""
+    config = load(layout.config)
+    totals = Totals(layout.totals(role)) if config.metrics else None
+    return Audit(
+        layout.audit(role), named, os.getpid(), site,
+        chain=chain, retention=Retention(*config.audit), totals=totals,
+    )  # fmt: skip
 
 
 def mediator_at(layout: Layout) -> tuple[str, int]:
