@@ -260,4 +260,4 @@ def test_what_a_family_cannot_take_ends_no_bridge(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(serving, "WAIT_S", (0.0, 0.0))
     with pytest.raises(Done):
         asyncio.run(serving._again(once, said.append))
-    assert said == ["0.9 is above 0.5"]
+    assert said == ["sign: 0.9 is above 0.5"]
