@@ -76,7 +76,7 @@ class Doors:
 
 def played(story: Callable[[], Any]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(12):
             await story()
 
     loops.run(bounded())
