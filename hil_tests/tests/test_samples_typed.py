@@ -81,6 +81,13 @@ ELSEWHERE = {
         for n in ("", " 2", " 3")
     },
     **{
+        f"gateway/BRIDGE.md: Borders{n}": "gateway/tests/bridge/"
+        "test_bridge_page.py::test_the_page_as_it_stands"
+        for n in ("", " 2")
+    },
+    "gateway/README.md: Watched": "gateway/tests/run/"
+    "test_run_audit.py::test_a_killed_mediator_leaves_a_sound_log_and_each_change_is_named",
+    **{
         f"gateway/AGENT.md: Ten minutes{n}": "gateway/tests/agent/"
         "test_agent_page.py::test_the_page_as_it_stands"
         for n in ("", " 2", " 3", " 4", " 5")

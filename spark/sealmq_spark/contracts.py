@@ -163,8 +163,11 @@ def columns(name: str) -> T.StructType:
 def of_families() -> tuple[str, ...]:
     """The fields in which policy families say more of a delivery, all of text: those that the
     audit log's record may have, and does not need. Needs no session."""
-    delivered = _events(_schema("audit"))["delivered"]
-    return tuple(name for name in delivered.may if name not in delivered.needs)
+    schema = _schema("audit")
+    delivered = _events(schema)["delivered"]
+    # What any line may have, such as its seal, is of no family.
+    ours = {*delivered.needs, *schema["properties"]}
+    return tuple(name for name in delivered.may if name not in ours)
 
 
 def fingerprint() -> str:

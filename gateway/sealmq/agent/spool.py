@@ -89,8 +89,8 @@ class Spool:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.executescript(_TABLES)
-        owners = [str(row[0]) for row in db.execute("SELECT DISTINCT user FROM unsent")]
-        for gone in set(owners) - set(users):
+        kept = [str(row[0]) for row in db.execute("SELECT DISTINCT user FROM unsent")]
+        for gone in set(kept) - set(users):
             done = db.execute("DELETE FROM unsent WHERE user = ?", (gone,))
             why = "which the configuration does not have any more; none of them was acknowledged"
             log.warning("%s", f"{done.rowcount} unsent messages of {gone!r} were deleted, {why}")

@@ -44,6 +44,10 @@ NAME_ONE = {
     "gateway/sealmq/cli/init.py": "what a new site judges by, unless --policy says otherwise",
     "gateway/sealmq/client/blocking.py": "an example of a call, in a docstring",
     "gateway/sealmq/families/owners/assertions.py": "KeyNote's own word, _MAX_TRUST",
+    # Runs that only this family simulates.
+    "evidence/blocks.py": "kinds of malice and rules, in the table of simulated runs",
+    "evidence/pages.py": "on which page that table stands",
+    "evidence/parts.py": "what simulates these runs",
 }
 ITERATE = (
     "gateway/sealmq",

@@ -26,7 +26,7 @@ from sealmq.mediator.core.wrap import (
     open_m3,
     verify_m2,
 )
-from sealmq.mediator.forwarding import Forwarding
+from sealmq.mediator.forwarding import Forwarding, Latency
 from sealmq.mediator.journal_file import Entry, Segment, pack, read
 from sealmq.mediator.links.publish import OVER, Item
 from sealmq.mediator.replay import Replay
@@ -185,6 +185,7 @@ def test_what_the_broker_may_have_lost_is_published_again_for_who_may_still(
         _events=SimpleNamespace(run=lambda *what: ran.append(what)),
         _site=SimpleNamespace(ring=world.ring),
         link=SimpleNamespace(publish=lambda *what: published.append(what)),
+        latency=Latency(),
         _not_taken=lambda token, why: refused.append((token, why)),
     )
     forwarding._may = lambda item: Forwarding._may(forwarding, item)

@@ -31,6 +31,8 @@ NO_ATTACK = {
     "disabled": "a will of a client that was disabled, rotated or relabelled",
     "journal": "the journal could not be written",
     "slow": "the reader did not keep up",
+    "packet": "larger than the reader's client takes",
+    "expired": "its life was over before it could be sent",
     "quarantine": "only provisioning before there are keys",
     "unfit": "the broker sent what is too large, or on a topic that is none",
     "refused": "the broker refused a subscription that it had before",
