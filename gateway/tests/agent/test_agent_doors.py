@@ -231,8 +231,12 @@ class Seat:
             for filt in filters
         ]
 
+    def receive_nowait(self) -> None: ...
+
     async def receive(self) -> None:
         await asyncio.Event().wait()
+
+    ended = receive
 
     async def disconnect(self, goodbye: bool = True) -> None: ...
 
