@@ -558,10 +558,9 @@ class Account:
         try:
             await self._spool.done(self._user, [each.seq for each in going])
         except Exception as error:
-            if not isinstance(error, sqlite3.Error):
-                log.exception("%s", f"{self._user}: rows could not be deleted")
             why = "is still on disk; it is sent once more if the agent ends before it can go"
-            log.error("%s", f"{self._user}: what the site has decided about {why}: {error}")
+            said = f"{self._user}: what the site has decided about {why}: {error}"
+            log.error("%s", said, exc_info=not isinstance(error, sqlite3.Error))
 
     def _decided(self, going: _Going, refusal: Refusal | None) -> None:
         answers = self._waiting.pop(going.seq, [])
