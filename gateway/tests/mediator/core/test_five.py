@@ -291,7 +291,10 @@ def test_the_default_of_a_property_that_is_written_out_says_nothing() -> None:
     assert bye.code == reasons.SPECIFIC
     for ok in ({v5.WILL_DELAY: 0, v5.PAYLOAD_FORMAT: 0}, {}):
         _no_words("will", ok)
-    for wrong in ({v5.EXPIRY: 0}, {v5.CONTENT_TYPE: ""}, {v5.USER: []}, {v5.WILL_DELAY: 1}):
+    wrongs: list[v5.Properties] = [
+        {v5.EXPIRY: 0}, {v5.CONTENT_TYPE: ""}, {v5.USER: []}, {v5.WILL_DELAY: 1}
+    ]  # fmt: skip
+    for wrong in wrongs:
         with pytest.raises(NotTaken):
             _no_words("will", wrong)
 
