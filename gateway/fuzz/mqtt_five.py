@@ -94,7 +94,7 @@ class Fuzz(Target):
         down = [
             v5.publish("a", b"p", 1, True, True, 4, {v5.SUBSCRIPTION_ID: (1, 300), v5.EXPIRY: 9}),
             v5.ack("PUBACK", 1, 0x87, {v5.REASON: "r"}), v5.suback(4, [1, 0x87]),
-            v5.unsuback(5, [0, 0x11]), v5.pingresp(), v5.disconnect(0x8E, {v5.REASON: "r"}),
+            v5.unsuback(5, [0, 0x11]), build.pingresp(), v5.disconnect(0x8E, {v5.REASON: "r"}),
         ]  # fmt: skip
         for chunk in (b"\0", b"\x06"):
             for packet in up:

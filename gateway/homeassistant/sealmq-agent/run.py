@@ -44,6 +44,8 @@ def config_of(options: dict[str, Any], data: Path, config: Path) -> tuple[str, s
         )
     name = text(options, "username", "the name by which Home Assistant logs in")
     password = text(options, "password", "8 characters or more, for Home Assistant to log in with")
+    if len(password.encode()) < 8:
+        raise Wrong("the option 'password' is too short; it takes 8 characters or more")
     port = options.get("port")
     if type(port) is not int or not 0 < port < 65536:
         raise Wrong(f"the option 'port' is {port!r}; it takes a number from 1 to 65535")

@@ -218,6 +218,10 @@ class _Aside:
         self._topics.pop(topic, None)
 
     def now(self, now: float) -> list[str]:
+        # One that nobody has tried for as long begins anew.
+        for topic, (until, _) in list(self._topics.items()):
+            if until + _ASIDE_MOST_S <= now:
+                del self._topics[topic]
         return [topic for topic, (until, _) in self._topics.items() if until > now]
 
 
@@ -334,7 +338,7 @@ class Account:
         going = _Going(self._spool.number(), origin, pub, now, until, [answer])
         if origin:
             self._going[origin] = going
-        if self._spool.waits(self._user):
+        if pub.qos and self._spool.waits(self._user):
             self._keep(going)
         elif self._queue or not self._begin(going):
             self._wait(going)
@@ -472,6 +476,9 @@ class Account:
             except sqlite3.Error as error:
                 log.error("%s", f"{self._user}: what waits on disk cannot be read: {error}")
                 rest = _DISK_S
+            except Exception:
+                log.exception("%s", f"{self._user}: what waits on disk could not be sent")
+                rest = _DISK_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(rest):
                     await self._more.wait()
@@ -483,7 +490,7 @@ class Account:
             return None
         rows = await self._spool.oldest(user, _BATCH, aside.now(time.monotonic()))
         rest = 0.0 if rows else _ASIDE_S
-        with self._sent(rows) as going:
+        with self._sent(rows, known=True) as going:
             answers = await asyncio.gather(*(self._try(each) for each in going))
             decided: list[tuple[_Going, Refusal | None]] = []
             for each, answer in zip(going, answers, strict=True):
@@ -503,12 +510,15 @@ class Account:
         return rest
 
     @contextlib.contextmanager
-    def _sent(self, rows: Sequence[Kept]) -> Iterator[list[_Going]]:
-        """What is on disk while it is being decided about: what comes again is the same."""
+    def _sent(self, rows: Sequence[Kept], known: bool) -> Iterator[list[_Going]]:
+        """What is on disk while it is being decided about. known: what comes again is the same;
+        rows without payloads are the same as nothing."""
         mine = [one for one in rows if one.seq not in self._sending]
         going = [_Going.of(one, self._waiting.pop(one.seq, [])) for one in mine]
         for each in going:
-            self._sending[each.seq] = self._going[each.origin] = each
+            self._sending[each.seq] = each
+            if known:
+                self._going[each.origin] = each
         try:
             yield going
         finally:
@@ -547,9 +557,10 @@ class Account:
         """Before anybody is answered, so that after a kill nothing comes again that was."""
         try:
             await self._spool.done(self._user, [each.seq for each in going])
-        except sqlite3.Error as error:
+        except Exception as error:
             why = "is still on disk; it is sent once more if the agent ends before it can go"
-            log.error("%s", f"{self._user}: what the site has decided about {why}: {error}")
+            said = f"{self._user}: what the site has decided about {why}: {error}"
+            log.error("%s", said, exc_info=not isinstance(error, sqlite3.Error))
 
     def _decided(self, going: _Going, refusal: Refusal | None) -> None:
         answers = self._waiting.pop(going.seq, [])
@@ -569,7 +580,10 @@ class Account:
                 found = await self._spool.expired(self._user, before, _BATCH)
             except sqlite3.Error:
                 continue  # `_drain` says it
-            with self._sent(found) as going:
+            except Exception:
+                log.exception("%s", f"{self._user}: what has expired cannot be read")
+                continue
+            with self._sent(found, known=False) as going:
                 await self._forget(going)
             for each in going:
                 self._decided(each, _EXPIRED)

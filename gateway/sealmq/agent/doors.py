@@ -50,6 +50,8 @@ _BACKLOG = 128
 _AGAIN_S = 0.2
 # Places at each door.
 STRANGERS = 64
+# That strangers were ended is said at most once in so long.
+_SAY_S = 10.0
 _MQTT = Subprotocol("mqtt")
 
 
@@ -76,6 +78,8 @@ class _Gate:
         self._door, self._sock, self._enter = door, sock, enter
         self._strangers = Strangers(STRANGERS)
         self._tasks: set[asyncio.Task[None]] = set()
+        # How many were ended when that was said last, and when.
+        self._said, self._said_s = 0, -_SAY_S
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -107,12 +111,8 @@ class _Gate:
 
     async def _one(self, conn: socket.socket, address: object) -> None:
         place, strangers = _Place(conn), self._strangers
-        before = strangers.ended
         strangers.enter(place, source_of(address[0]) if isinstance(address, tuple) else "")
-        if strangers.ended > before:
-            log.warning(
-                "%s", f"{self._door}: over {STRANGERS} that say not who they are; one ended"
-            )
+        self._say_ended()
         try:
             await self._enter(conn, lambda: strangers.leave(place))
         except OSError as error:
@@ -122,6 +122,13 @@ class _Gate:
         finally:
             strangers.leave(place)
             conn.close()
+
+    def _say_ended(self) -> None:
+        ended, now = self._strangers.ended, asyncio.get_running_loop().time()
+        if ended > self._said and now >= self._said_s + _SAY_S:
+            why = f"over {STRANGERS} that say not who they are; ended: {ended - self._said}"
+            log.warning("%s", f"{self._door}: {why}")
+            self._said, self._said_s = ended, now
 
 
 class Stream:

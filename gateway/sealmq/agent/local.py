@@ -174,9 +174,11 @@ class Local:
         if seat is not None and self._account is not None:
             self._account.seats -= 1
             await seat.disconnect(goodbye=not end.will)
-        await self._pipe.close()
-        if end.forget and self._kept and self._account is not None and self._hello is not None:
+        # While the client waits for our end; one that came meanwhile has the session.
+        forget = end.forget and self._kept and not self._ended.done()
+        if forget and self._account is not None and self._hello is not None:
             await self._forget(self._account, self._hello)
+        await self._pipe.close()
         if not self._ended.done():
             self._ended.cancel()
         elif not self._ended.cancelled():
@@ -188,7 +190,8 @@ class Local:
             self._ended.set_exception(End(refusal))
 
     async def _until_ended(self) -> None:
-        await self._ended
+        # Not cancelled with its task: it says afterwards whether another one has come.
+        await asyncio.shield(self._ended)
 
     # --- CONNECT ---
 

@@ -231,8 +231,8 @@ class Spool:
                 continue
             try:
                 answers = self._commit([work for work, _ in asked])
-            except sqlite3.Error:
-                # One of them, or the disk: each by itself.
+            except Exception:
+                # One of them, or the disk: each by itself. Nothing ends the thread.
                 answers = [self._alone(work) for work, _ in asked]
             futures = [future for _, future in asked]
             loop = futures[0].get_loop()
@@ -242,7 +242,7 @@ class Spool:
     def _alone(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         try:
             return self._commit([work])[0]
-        except sqlite3.Error as error:
+        except Exception as error:
             return error
 
     def _commit(self, works: Sequence[Callable[[sqlite3.Connection], Any]]) -> list[Any]:

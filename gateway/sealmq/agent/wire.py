@@ -27,6 +27,7 @@ from sealmq.mqtt import (
     Subscribe,
     Unsubscribe,
     build,
+    speaks_five,
 )
 from sealmq.mqtt import five as v5
 from sealmq_spec import errors as spec
@@ -287,7 +288,7 @@ class Five:
             case v5.Pingreq5():
                 return Ping()
             case v5.Disconnect5():
-                return Bye(packet.code == 4, packet.properties.get(v5.SESSION_EXPIRY))
+                return Bye(packet.code != 0, packet.properties.get(v5.SESSION_EXPIRY))
 
     def connack(self, present: bool, refusal: Refusal | None, made: str, kept: bool) -> bytes:
         if refusal is not None:
@@ -336,7 +337,7 @@ class Five:
         return v5.unsuback(asked.packet_id, codes, said)
 
     def pong(self) -> bytes:
-        return v5.pingresp()
+        return build.pingresp()
 
     def goodbye(self, refusal: Refusal) -> bytes:
         return v5.disconnect(REASONS[refusal.kind][2], self._reason(refusal))
@@ -436,10 +437,8 @@ class Opening:
             if len(held) > at + 1 + 7 or not b"\0\4MQTT".startswith(name[:6]):
                 raise MalformedPacket("the protocol name is MQTT")
             return None
-        if name == b"\0\4MQTT\5":
-            return Five(), held
         # 3.1.1's decoder says what is wrong with all others.
-        return Three(), held
+        return Five() if speaks_five(held) else Three(), held
 
 
 __all__ = [

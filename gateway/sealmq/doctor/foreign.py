@@ -115,14 +115,16 @@ class _Visit:
         self._probe.messages = 0
         topics = dict.fromkeys(self._revoked.retained)
         sessions = [*self._across.sessions, *self._revoked.sessions]
-        left = ["rights that were taken away"]
-        left += [f"a session of {who.name}'s, client id {name}" for who, name in sessions]
+        left = [f"a session of {who.name}'s, client id {name}" for who, name in sessions]
         left += [f"a retained message on {topic}" for topic in topics]
-        works = [self._revoking.restore]
-        works += [partial(self._ended, who, name) for who, name in sessions]
+        works = [partial(self._ended, who, name) for who, name in sessions]
         works += [partial(self._clear, topic) for topic in topics]
-        end = asyncio.get_running_loop().time() + _TIDY_S
         stays = []
+        try:
+            await self._revoking.restore()
+        except (Untried, *BREAKS_OFF) as error:
+            stays.append(f"rights that were taken away ({error})")
+        end = asyncio.get_running_loop().time() + _TIDY_S
         for what, work in zip(left, works, strict=True):
             try:
                 async with asyncio.timeout_at(end):

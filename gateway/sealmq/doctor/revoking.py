@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from .result import Unclear, Untried
 
 _BY_HAND_S = 600.0
+# For --restore-command; a service may restart with it.
+_BACK_S = 60.0
 
 
 @dataclass(slots=True)
@@ -42,10 +44,17 @@ class Revoking:
             await _asked(f"take {name}'s rights away at the broker now, then press Enter: ")
 
     async def restore(self) -> None:
-        """Give back what was taken, where there is a command for it."""
-        if self._done and self.back:
-            self._done = False
-            await _run(self.back)
+        """Give back what was taken. Untried where there is no command for it; Unclear."""
+        if not self._done:
+            return
+        if not self.back:
+            raise Untried("nobody gives them back: --restore-command")
+        self._done = False
+        try:
+            async with asyncio.timeout(_BACK_S):
+                await _run(self.back)
+        except TimeoutError:
+            raise Unclear(f"{self.back[0]} has not ended within {_BACK_S:g} s") from None
 
 
 async def _run(command: tuple[str, ...]) -> None:

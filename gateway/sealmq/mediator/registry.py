@@ -18,7 +18,7 @@ class Entrant(Protocol):
     client: Client
     client_id: str
 
-    def close(self, reason: str, code: int = 0) -> None:
+    def close(self, reason: str, code: int = ...) -> None:
         """Ends it; it is told `leave` at once or later."""
 
     def news(self, family: str, said: bytes) -> None:

@@ -20,12 +20,14 @@ from typing import Any
 
 from sealmq.families.attributes import Attribute
 from sealmq.families.records import Record
-from sealmq.mqtt import build
+from sealmq.mqtt import build, speaks_five
+from sealmq.mqtt import five as v5
 from sealmq.run.child import Child, Start
 from sealmq.site.config import Config
 from sealmq.site.layout import Layout
 
 from .acceptor import Caller
+from .core import reasons
 from .frames import Gone, Handler, Peer
 from .keysource import KeySource
 from .shared import Fresh
@@ -46,6 +48,7 @@ REOPEN_S = 60.0
 # Connections that wait for a worker to take them.
 WAITING = 1024
 _UNAVAILABLE = build.connack(False, 3)
+_UNAVAILABLE_5 = v5.connack(False, reasons.SERVER_AWAY, {})
 _OWN_FILE = re.compile(r"/proc/self/fd/(\d+)")
 
 
@@ -263,7 +266,7 @@ class WorkerProcess:
     def give(self, caller: Caller, data: bytes) -> None:
         """Hands a connection over, with the bytes that came. One that cannot be is refused."""
         if not self.serving or len(self._waiting) >= WAITING:
-            caller.transport.write(_UNAVAILABLE)
+            caller.transport.write(_UNAVAILABLE_5 if speaks_five(data) else _UNAVAILABLE)
             caller.refused()
             return
         caller.transport.pause_reading()

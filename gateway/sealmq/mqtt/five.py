@@ -466,7 +466,7 @@ def publish(
 ) -> bytes:
     """PUBLISH, section 3.3."""
     first = 0x30 | qos << 1 | retain | (8 if dup else 0)
-    head = _text(topic) + (_U16(packet_id) if qos else b"")
+    head = put_text(topic) + (_U16(packet_id) if qos else b"")
     return packet(first, head, put_properties(properties), payload)
 
 
@@ -490,11 +490,6 @@ def unsuback(packet_id: int, codes: Sequence[int], properties: Properties = NONE
     return packet(0xB0, _U16(packet_id), put_properties(properties), bytes(codes))
 
 
-def pingresp() -> bytes:
-    """PINGRESP, section 3.13."""
-    return b"\xd0\x00"
-
-
 def disconnect(code: int, properties: Properties = NONE) -> bytes:
     """DISCONNECT, section 3.14."""
     return packet(0xE0, bytes((code,)), put_properties(properties))
@@ -507,7 +502,7 @@ def put_properties(properties: Properties) -> bytes:
         form = _FORMS[kind]
         if form == "P":
             for name, text in value:
-                out += bytes((kind,)) + _text(name) + _text(text)
+                out += bytes((kind,)) + put_text(name) + put_text(text)
         elif form == "B":
             out += bytes((kind, value))
         elif form == "H":
@@ -515,7 +510,7 @@ def put_properties(properties: Properties) -> bytes:
         elif form == "I":
             out += bytes((kind,)) + _U32(value)
         elif form == "S":
-            out += bytes((kind,)) + _text(value)
+            out += bytes((kind,)) + put_text(value)
         elif form == "V":
             for one in value:
                 out += bytes((kind,)) + remaining_length(one)
@@ -524,7 +519,8 @@ def put_properties(properties: Properties) -> bytes:
     return remaining_length(len(out)) + bytes(out)
 
 
-def _text(text: str) -> bytes:
+def put_text(text: str) -> bytes:
+    """A text with its length, section 1.5.4. UsageError."""
     raw = text.encode()
     if len(raw) > 65535 or string_fault(text):
         raise UsageError("text that MQTT has no room for [section 1.5.4]")

@@ -149,15 +149,10 @@ def subscribe(
     packet_id: int, filters: Sequence[tuple[str, int]], properties: v5.Properties = v5.NONE
 ) -> bytes:
     """SUBSCRIBE, section 3.8: (topic filter, subscription options), the lowest two bits the QoS."""
-    fields = [_text(text) + bytes((options,)) for text, options in filters]
+    fields = [v5.put_text(text) + bytes((options,)) for text, options in filters]
     return build.packet(0x82, _U16(packet_id), v5.put_properties(properties), *fields)
 
 
 def unsubscribe(packet_id: int, filters: Sequence[str]) -> bytes:
     """UNSUBSCRIBE, section 3.10."""
-    return build.packet(0xA2, _U16(packet_id), b"\0", *map(_text, filters))
-
-
-def _text(text: str) -> bytes:
-    raw = text.encode()
-    return _U16(len(raw)) + raw
+    return build.packet(0xA2, _U16(packet_id), b"\0", *map(v5.put_text, filters))

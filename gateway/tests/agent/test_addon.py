@@ -109,6 +109,7 @@ def test_options_become_a_configuration_that_the_agent_reads_whatever_they_hold(
     ("option", "value", "says"),
     [
         ("password", None, "'password' is empty"),
+        ("password", "seven77", "'password' is too short"),
         ("enrolment", "../secrets.yaml", "no path"),
         ("enrolment", "other.json", "sealmq client add"),
         ("port", 0, "from 1 to 65535"),

@@ -20,7 +20,7 @@ from sealmq.agent import doors as module
 from sealmq.agent.config import Config, Door
 from sealmq.agent.doors import STRANGERS, opened
 from sealmq.agent.local import Local, Pipe
-from sealmq.agent.wire import MAX_CONNECT
+from sealmq.agent.wire import MAX_CONNECT, Refusal
 from sealmq.client import Refused
 from sealmq.mqtt import build
 from sealmq.mqtt import five as v5
@@ -84,10 +84,11 @@ def played(story: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("full", ["tcp", "web", "unix"])
 def test_a_stranger_at_one_door_closes_neither_that_one_nor_another(
-    full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It holds more connections than there are places, says nothing, and keeps opening them."""
     monkeypatch.setattr(module, "_HTTP_S", 600.0)
+    monkeypatch.setattr(module, "_SAY_S", 600.0)
     doors = Doors(tmp_path)
 
     async def story() -> None:
@@ -108,6 +109,8 @@ def test_a_stranger_at_one_door_closes_neither_that_one_nor_another(
                 writer.close()
 
     played(story)
+    # Nor does it fill the log.
+    assert len([one for one in caplog.records if "say not who" in one.getMessage()]) == 1
 
 
 @pytest.mark.parametrize("door", ["tcp", "web"])
@@ -231,8 +234,12 @@ class Seat:
             for filt in filters
         ]
 
+    def receive_nowait(self) -> None: ...
+
     async def receive(self) -> None:
         await asyncio.Event().wait()
+
+    ended = receive
 
     async def disconnect(self, goodbye: bool = True) -> None: ...
 
@@ -352,6 +359,45 @@ def test_a_session_that_ends_with_its_connection_by_disconnect_ends_at_the_site(
             wire.says.put_nowait(left(expiry))
             await calm()
             assert account.kept == sites
+
+    played(story)
+
+
+def test_who_comes_back_at_once_has_the_session_and_not_its_end() -> None:
+    async def story() -> None:
+        closing, closed = asyncio.Event(), asyncio.Event()
+
+        async def slow(self: Seat, goodbye: bool = True) -> None:
+            closing.set()
+            await closed.wait()
+
+        connect = five(60).replace(b"MQTT\5\2", b"MQTT\5\0")
+        async with joined(connect) as (local, wire, account):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Seat, "disconnect", slow)
+                wire.says.put_nowait(left(0))
+                await closing.wait()
+                local.end(Refusal("taken over", "", "another one"))
+                closed.set()
+                await calm()
+                assert account.kept == [True]
+
+    played(story)
+
+
+def test_a_session_is_ended_before_its_client_sees_the_connection_s_end() -> None:
+    async def story() -> None:
+        connect = five(60).replace(b"MQTT\5\2", b"MQTT\5\0")
+        async with joined(connect) as (_, wire, account):
+            at: list[list[bool]] = []
+
+            async def close() -> None:
+                at.append([*account.kept])
+
+            wire.close = close  # type: ignore[method-assign]
+            wire.says.put_nowait(left(0))
+            await calm()
+            assert at == [[True, False]]
 
     played(story)
 

@@ -13,7 +13,7 @@ from sealmq.agent.account import Wallet, seat_id
 from sealmq.agent.config import BadConfig, read, read_password
 from sealmq.agent.discovery import Discovery
 from sealmq.agent.run import Agent, _private
-from sealmq.agent.wire import Five, Hello, Opening, Pub, Refusal, Sub, Three
+from sealmq.agent.wire import Bye, Five, Hello, Opening, Pub, Refusal, Sub, Three
 from sealmq.client import How, Message
 from sealmq.families.filters import covers
 from sealmq.mqtt import ProtocolError, build
@@ -190,6 +190,14 @@ def test_a_property_that_lies_or_has_no_room_is_refused_not_left_out() -> None:
     assert asked.faults[0]
     method = v5.put_properties({v5.AUTH_METHOD: "SCRAM"})
     assert five(method)[1].fault
+
+
+@pytest.mark.parametrize(("code", "will"), [(0, False), (4, True), (0x80, True)])
+def test_a_disconnect_that_is_not_in_order_sends_the_will(code: int, will: bool) -> None:
+    dialect, _ = five()
+    [bye] = dialect.feed(v5.disconnect(code))
+    assert isinstance(bye, Bye)
+    assert bye.will is will
 
 
 def test_what_is_told_of_a_message_is_what_the_message_proves() -> None:

@@ -330,6 +330,54 @@ async def test_what_waits_in_memory_goes_to_disk_with_what_comes_when_the_site_l
 
 
 @runs
+async def test_qos_0_goes_while_the_site_is_there_whatever_waits_on_disk(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.site.answers["slow"] = refusal("publish", "slow", RateLimited.code, "r", "slow")
+        w.away()
+        w.publish(b"1", topic="slow")
+        await w.until(lambda: not w.account._going)
+        w.back()
+        await w.until(lambda: w.site.sent)
+        assert w.spool.waits("u")
+        w.publish(b"0", topic="t", qos=0, packet_id=0)
+        assert w.answered == [(b"0", None)]
+
+
+@runs
+async def test_what_is_expiring_is_not_taken_for_a_message_that_is_on_its_way(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as w:
+        w.publish(b"new")
+        [underway] = w.account._going.values()
+        with w.account._sent([kept(99, b"", "1 c")], known=False):
+            assert w.account._going == {"1 c": underway}
+        assert w.account._going == {"1 c": underway}
+
+
+@runs
+async def test_no_error_of_one_job_ends_the_thread(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s.db", ["u"])
+
+    def broken(db: sqlite3.Connection) -> None:
+        raise ValueError("a row that nobody can read")
+
+    with pytest.raises(ValueError, match="nobody can read"):
+        await asyncio.wait_for(spool._ask(broken), 20)
+    await asyncio.wait_for(spool.put("u", kept(spool.number()), False), 20)
+    spool.close()
+
+
+def test_topics_that_nobody_tries_any_more_take_no_memory() -> None:
+    aside = account_module._Aside()
+    for n in range(1000):
+        aside.put(f"t/{n}", 0.0)
+    assert len(aside.now(0.5)) == 1000
+    assert aside.now(100.0) == []
+    assert not aside._topics
+
+
+@runs
 async def test_dup_is_the_same_message_in_memory_on_disk_and_underway(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         w.publish(b"1")

@@ -153,7 +153,7 @@ def test_what_a_server_sends_is_read_at_any_chunking_and_one_defect_ends_it() ->
         v5.connack(True, 0, {v5.RECEIVE_MAX: 9, v5.REASON: "r"}),
         v5.publish("a", b"p", 2, True, True, 4, {v5.SUBSCRIPTION_ID: (1, 300)}),
         v5.ack("PUBACK", 1), v5.ack("PUBREC", 2, 0x87, {v5.REASON: "x"}), v5.ack("PUBREL", 3),
-        v5.suback(4, [1, 0x87]), v5.unsuback(5, [0, 0x11]), v5.pingresp(), v5.disconnect(0),
+        v5.suback(4, [1, 0x87]), v5.unsuback(5, [0, 0x11]), build.pingresp(), v5.disconnect(0),
     ))  # fmt: skip
     whole = v5c.ServerDecoder5(1000).feed(stream)
     assert whole[1].properties == {v5.SUBSCRIPTION_ID: [1, 300]}

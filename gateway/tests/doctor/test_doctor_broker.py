@@ -223,6 +223,17 @@ def test_without_a_revocation_it_says_so_and_is_not_healthy(safe: Mosquitto) -> 
     assert "4 of 21 could not be tried" in done.stdout
 
 
+def test_rights_that_nobody_gives_back_are_left_and_said_to_be(safe: Mosquitto) -> None:
+    revoke, restore = safe.revoking()
+    try:
+        done = doctor(*at(safe), "--revoke-command", revoke, "--json")
+    finally:
+        subprocess.run(["sh", "-c", restore], check=True, timeout=30)
+    [row] = [row for row in json.loads(done.stdout)["tries"] if row["rule"] == "left"]
+    assert row["result"] == "could not tell"
+    assert "rights that were taken away (nobody gives them back" in row["reason"]
+
+
 def test_what_somebody_else_retains_is_left_alone(safe: Mosquitto) -> None:
     retained(safe, b"theirs")
     try:

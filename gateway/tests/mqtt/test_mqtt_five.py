@@ -113,7 +113,7 @@ def test_what_is_written_another_codec_reads() -> None:
     bye = read(v5.disconnect(0x8E, said))
     assert isinstance(bye, mqtt5.DisconnectPacket)
     assert (bye.reason_code, bye.reason_str) == (0x8E, "rule: why")
-    assert isinstance(read(v5.pingresp()), mqtt5.PingRespPacket)
+    assert isinstance(read(build.pingresp()), mqtt5.PingRespPacket)
 
 
 # One defect each, after a CONNECT.

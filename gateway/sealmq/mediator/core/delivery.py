@@ -86,7 +86,7 @@ class Reader(SessionApi, Protocol):
     @property
     def delivery(self) -> Delivery: ...
 
-    def stop(self, reason: str, code: int = 0) -> None: ...
+    def stop(self, reason: str, code: int = ...) -> None: ...
 
 
 def _no_identifiers(topic: str) -> Sequence[int]:
@@ -453,7 +453,7 @@ class Delivery:
             self._withhold(qos, own)
             return
         if message.record:
-            self._write(message, message.payload, qos, own)
+            self._write(message, message.payload, qos, own, self.identifiers(message.topic))
             return
         topic, label, now_ms = message.topic, message.label, site.now_ms
         try:
@@ -568,12 +568,13 @@ class Delivery:
             return bool(self.own_table.match(message.topic))
         return self in self._outboxes.table.match(message.topic)
 
-    def _write(self, message: Message, payload: bytes, qos: int, own: int) -> None:
+    def _write(
+        self, message: Message, payload: bytes, qos: int, own: int, ids: Sequence[int] = ()
+    ) -> None:
         if not qos:
             if self._alone is None:
                 data = message.loose(self._wire, payload)
             else:
-                ids = self.identifiers(message.topic)
                 data = self._alone(message, payload, 0, False, 0, ids)
             self._session.write(data)
             return
@@ -593,19 +594,19 @@ class Delivery:
         if self._alone is None:
             data = message.sure(self._wire, payload, qos, dup, number)
         else:
-            ids = self.identifiers(message.topic)
             data = self._alone(message, payload, qos, dup, number, ids)
         self._session.write(data)
 
     # Whether the wire lets this message through to this reader.
     def _write_alone(self, message: Message, payload: bytes, qos: int, own: int) -> bool:
         keeps, topic = self._keeps, message.topic
-        rule = keeps(message, payload, qos, self.identifiers(topic)) if keeps is not None else ""
+        ids = self.identifiers(topic)
+        rule = keeps(message, payload, qos, ids) if keeps is not None else ""
         if rule:
             self._withhold(qos, own)
             self._site.counts.count_denied(self.name, topic, rule, message.label)
             return False
-        self._write(message, payload, qos, own)
+        self._write(message, payload, qos, own, ids)
         return True
 
     # A broker that lost what it had draws ids anew. DUP says that it has sent this one before, not

@@ -131,7 +131,7 @@ class Five:
         will = None
         if packet.will is not None:
             topic, payload, qos, retain, of = packet.will
-            _no_words("will", {kind: value for kind, value in of.items() if value})
+            _no_words("will", of)
             will = Will(topic, payload, qos, retain)
         return Connect(
             packet.client_id, 5, not self._kept, packet.keepalive, will, packet.username,
@@ -181,7 +181,7 @@ class Five:
                 "CONNECT alone",
                 reasons.PROTOCOL if expiry else reasons.SPECIFIC,
             )
-        return Disconnect(with_will=packet.code == 4)
+        return Disconnect(with_will=packet.code != 0)
 
     # --- to the client ---
 
@@ -261,6 +261,8 @@ _TAKEN = frozenset(
     (v5.SESSION_EXPIRY, v5.RECEIVE_MAX, v5.MAX_PACKET, v5.ALIAS_MAX, v5.PROBLEM_INFO,
      v5.RESPONSE_INFO, v5.ALIAS, v5.SUBSCRIPTION_ID)
 )  # fmt: skip
+# What is 0 where it is not said.
+_DEFAULTS = frozenset((v5.PAYLOAD_FORMAT, v5.WILL_DELAY))
 _WORDS = {
     v5.EXPIRY: "a message expiry interval (a message's life is said in its seal)",
     v5.USER: "a user property",
@@ -273,13 +275,15 @@ _WORDS = {
 
 
 def _no_words(where: str, said: Mapping[int, Any]) -> None:
-    for kind in said:
-        if kind not in _TAKEN:
-            what = _WORDS.get(kind, f"property {kind}")
-            raise NotTaken(
-                f"{where} with {what}: no seal covers it, so it is not taken",
-                reasons.SPECIFIC,
-            )
+    for kind, value in said.items():
+        # The default, written out, says nothing.
+        if kind in _TAKEN or (kind in _DEFAULTS and not value):
+            continue
+        what = _WORDS.get(kind, f"property {kind}")
+        raise NotTaken(
+            f"{where} with {what}: no seal covers it, so it is not taken",
+            reasons.SPECIFIC,
+        )
 
 
 def _lacks(broker: BrokerFace) -> dict[int, int]:

@@ -15,10 +15,10 @@ from mediator_world import PANEL, SENSOR, sealed
 from sealmq.mediator.core import reasons
 from sealmq.mediator.core.effects import End, OpenSession, Snapshot, Subscribe
 from sealmq.mediator.core.effects import Will as Fate
-from sealmq.mediator.core.five import Five
+from sealmq.mediator.core.five import Five, _no_words
 from sealmq.mediator.core.limits import ALIASES, LEAST_PACKET, UNDERWAY
 from sealmq.mediator.core.session import Session
-from sealmq.mqtt import ProtocolError, Will, build, five_client
+from sealmq.mqtt import NotTaken, ProtocolError, Will, build, five_client
 from sealmq.mqtt import five as v5
 from sealmq_spec.const import CONTROL, WILL
 from sealmq_spec.session import Session as Client
@@ -282,6 +282,23 @@ def test_a_property_that_no_seal_covers_is_not_taken_and_uses_no_counter(
     assert len(shell.forwards()) == 1
 
 
+def test_the_default_of_a_property_that_is_written_out_says_nothing() -> None:
+    shell = Shell()
+    peer = opened(shell)
+    peer.send(peer.message(said={v5.PAYLOAD_FORMAT: 0}))
+    assert len(shell.forwards()) == 1
+    [bye] = peer.send(peer.message(said={v5.PAYLOAD_FORMAT: 1}))
+    assert bye.code == reasons.SPECIFIC
+    for ok in ({v5.WILL_DELAY: 0, v5.PAYLOAD_FORMAT: 0}, {}):
+        _no_words("will", ok)
+    wrongs: list[v5.Properties] = [
+        {v5.EXPIRY: 0}, {v5.CONTENT_TYPE: ""}, {v5.USER: []}, {v5.WILL_DELAY: 1}
+    ]  # fmt: skip
+    for wrong in wrongs:
+        with pytest.raises(NotTaken):
+            _no_words("will", wrong)
+
+
 def test_an_alias_stands_for_its_topic_and_for_no_other() -> None:
     shell = Shell()
     peer = opened(shell)
@@ -323,7 +340,7 @@ def test_an_end_says_why_and_the_client_s_own_is_not_answered() -> None:
     assert other.ended
 
 
-@pytest.mark.parametrize(("code", "fate"), [(0, "drop"), (4, "fire")])
+@pytest.mark.parametrize(("code", "fate"), [(0, "drop"), (4, "fire"), (0x80, "fire")])
 def test_a_disconnect_may_ask_for_the_will(code: int, fate: str) -> None:
     shell = Shell()
     peer = Peer5(shell, SENSOR)
