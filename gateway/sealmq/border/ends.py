@@ -97,5 +97,5 @@ class Publishing(Passing):
         """m1. ClientError: there is no boot session just now."""
         session = self._boots.session
         if session is None:
-            raise ClientError("no boot session: it begins anew")
+            raise ClientError("its client is between two boot sessions")
         return seal_inner(session, topic, payload, kind, life, t_pub)

@@ -37,7 +37,7 @@ from .ends import Publishing, Reading
 from .passage import Passage
 from .spool import Message, Spool, Waiting
 
-log = logging.getLogger("sealmq.bridge")
+log = logging.getLogger("sealmq.border")
 
 _POLL_S = 1.0
 # Messages that are published at once.
