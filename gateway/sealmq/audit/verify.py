@@ -132,11 +132,9 @@ class _Found:
                     yield part.file, record
 
 
-def verify(
-    folder: Path, role: str, audit_key: bytes, keep_ms: int = 0, now_ms: int = 0
-) -> Report:
-    """Of a role's folder. audit_key: the site's (masterkey.py). keep_ms: how old a segment has to be
-    before it is deleted (retention.py), 0: none is; now_ms: Unix ms. OSError: it cannot be read.
+def verify(folder: Path, role: str, audit_key: bytes, keep_ms: int = 0, now_ms: int = 0) -> Report:
+    """Of a role's folder. audit_key: the site's (masterkey.py). keep_ms: how old a segment has to
+    be before it is deleted (retention.py), 0: none is; now_ms: Unix ms. OSError: it cannot be read.
     """
     report = Report(role, folder.name)
     found = _Found(folder, report)

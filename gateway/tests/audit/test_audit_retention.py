@@ -129,7 +129,7 @@ def test_the_record_is_on_disk_before_a_segment_goes(
 def test_who_says_that_young_segments_were_old_is_told(
     tmp_path: Path, clock: Clock, keep: int, ahead: int
 ) -> None:
-    """Whoever has taken the process over can seal it, with any clock; sealmq.toml says otherwise."""
+    """Whoever has taken the process over can seal it, with any clock: sealmq.toml decides."""
     old = run(tmp_path, clock)
     clock.now += DAY
     now, clock.now = clock.now, clock.now + ahead
