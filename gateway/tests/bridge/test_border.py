@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +31,11 @@ from sealmq.families.purposes.family import PurposesFamily
 from sealmq.feedback import message_id
 from sealmq.mediator.core.wrap import Opened, for_broker, open_m2, verify_m2
 from sealmq.order import Order
+from sealmq.run import proc, status
+from sealmq.run import ready as run_files
+from sealmq.run.ready import Ready
 from sealmq.site.check import parse
+from sealmq.site.layout import Layout
 from sealmq.site.model import Border
 from sealmq_spec.const import LIVE, RETAINED, WILL
 from sealmq_spec.errors import Malformed, Replay, SealError, Stale, Unauthentic
@@ -535,3 +541,25 @@ def test_what_was_dropped_on_its_way_is_counted_once(tmp_path: Path) -> None:
     run.passage.ended(one, "")
     assert (run.passage.crossed, run.passage.dropped.total(), run.spool.count) == (0, 1, 1)
     run.spool.close()
+
+
+@pytest.mark.parametrize(
+    ("pid", "line", "ready", "note"),
+    [
+        (0, "up", True, "a: up"),
+        (0, "its client is disabled", False, "a: its client is disabled"),
+        (1, "up", False, "beginning"),
+    ],
+)
+def test_a_border_is_ready_when_its_own_process_says_that_its_line_is_up(
+    tmp_path: Path, pid: int, line: str, ready: bool, note: str
+) -> None:
+    """The word of one that was killed says nothing of the next."""
+    layout, own = Layout.of(tmp_path), os.getpid()
+    layout.run_of("border-a").mkdir(parents=True)
+    run_files.write(layout, Ready("border-a", own, "border-a", True), user="me")
+    told = {"pid": pid or own, "lines": {"a": {"line": line}}}
+    (layout.run_of("border-a") / "lines.json").write_text(json.dumps(told))
+    ours = {"pid": own, "start": proc.start_of(own)}
+    found = asyncio.run(status._one(layout, "border-a", ours, True))
+    assert (found.ready, found.note) == (ready, note)

@@ -144,6 +144,7 @@ def test_those_that_say_nothing_neither_keep_others_out_nor_the_process_alive(
     server = process.Server(Metrics("127.0.0.1", 0), watch, stop)
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
+    address = ("127.0.0.1", server.server_address[1])
     slow: list[socket.socket] = []
     dripping = threading.Event()
 
@@ -155,12 +156,12 @@ def test_those_that_say_nothing_neither_keep_others_out_nor_the_process_alive(
 
     thread = threading.Thread(target=drip)
     try:
-        slow += [socket.create_connection(server.server_address[:2]) for _ in range(8)]
+        slow += [socket.create_connection(address) for _ in range(8)]
         thread.start()
         url = f"http://127.0.0.1:{server.server_address[1]}/healthz"
         assert get(url)[0] == 200
         monkeypatch.setattr(process, "_PATIENCE_S", 600.0)
-        slow += [socket.create_connection(server.server_address[:2]) for _ in range(9)]
+        slow += [socket.create_connection(address) for _ in range(9)]
     finally:
         stop.set()
         ending = threading.Thread(target=server.shutdown, daemon=True)
