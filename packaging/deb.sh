@@ -18,9 +18,10 @@ trap 'rm -rf "$work"' EXIT
 root=$work/root
 mkdir -p "$root/DEBIAN" "$root$target" build/deb
 
+wheel=$(ls build/dist/sealmq-*.whl)
 "$python" -m venv "$root$target"
 "$root$target/bin/pip" install --quiet --disable-pip-version-check --no-compile \
-    --constraint .ci/constraints.txt "$(ls build/dist/sealmq-*.whl)${extras:+[$extras]}"
+    --constraint .ci/constraints.txt "$wheel${extras:+[$extras]}"
 version=$("$root$target/bin/python" -P -c 'import sealmq; print(sealmq.__version__)')
 needs=$("$python" -c 'import sys; a, b = sys.version_info[:2]; print(f"python3 (>= {a}.{b}), python3 (<< {a}.{b + 1})")')
 architecture=$(dpkg --print-architecture)

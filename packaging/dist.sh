@@ -28,7 +28,8 @@ git archive HEAD | tar -x -C "$work" --one-top-level=tree
     exit 1
 }
 
-# The bill names what the tests ran with; `make install` and the Debian package install just these.
+# The bill names what the tests ran with, of the gateway without extras: the Debian package, and
+# `make install EXTRAS=...`, have what flashes boards or makes reports besides, pinned by the same file.
 "$python" -m venv "$work/gateway"
 "$work/gateway/bin/pip" install --quiet --disable-pip-version-check \
     --constraint .ci/constraints.txt "$out"/sealmq-*.whl

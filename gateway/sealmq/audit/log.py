@@ -354,9 +354,13 @@ class Audit:
         _tell(told, None)
         said, names = self._expiring
         if names and self._done >= said:
-            for name in names:
-                (self._folder / f"{name}{CLOSED}").unlink(missing_ok=True)
             self._expiring = 0, []
+            for name in names:
+                try:
+                    (self._folder / f"{name}{CLOSED}").unlink(missing_ok=True)
+                except OSError as error:
+                    # The batch is on disk. It is due again when the next segment is closed.
+                    log.warning("an old audit segment is not deleted: %s", error)
 
     def _expire(self) -> None:
         if self._expiring[1]:
@@ -368,8 +372,10 @@ class Audit:
             return
         if names:
             with self._lock:
+                before = self._lines
                 self._put("log-expired", {"notes": names}, self._now())
-                self._expiring = self._lines, names
+                if self._lines > before:  # else too much waits, and nothing would say it
+                    self._expiring = self._lines, names
 
     def _rotate(self, last: bool) -> None:
         segment = self._segment

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from sealmq.site.reading import open_plain
 
-from .events import EVENTS, NAMES, NUMBERS, TEXT, VERSION
+from .events import EVENTS, LISTS, NAMES, NUMBERS, TEXT, VERSION
 from .segment import CLOSED, OPEN
 
 # Longer than any record can be: every character of its longest texts escaped.
@@ -30,7 +30,7 @@ _HEAD = re.compile(
     rb'\{"v":%d,"id":"[^"]*","at_ms":\d+,"site":"[0-9a-f]{8}","role":"[a-z]+","inst":\d+,'
     rb'"event":"([a-z-]+)"' % VERSION
 )
-_NAME = re.compile(r"(?P<role>[a-z]+)-(?P<inst>\d+)-(?P<began>\d+)-(?P<file>\d+)")
+_NAME = re.compile(r"(?P<role>[a-z]+)-(?P<inst>\d{1,18})-(?P<began>\d{1,18})-(?P<file>\d{1,18})")
 _KNOWN = frozenset(event.encode() for event in EVENTS)
 
 
@@ -119,7 +119,7 @@ class Log:
                     head = _HEAD.match(line)
                     if head is not None and head.group(1) in other:
                         continue
-                    record = _record(line)
+                    record = record_of(line)
                     if record is None:
                         told.unreadable += 1
                     elif record["event"] in events:
@@ -201,7 +201,7 @@ class Tail:
             at = segment.tell()
             while (line := segment.readline(LONGEST)).endswith(b"\n"):
                 at += len(line)
-                record = _record(line)
+                record = record_of(line)
                 if record is not None and record["event"] in self._events:
                     rows.append(record)
             read[name] = at if segment.name.endswith(OPEN) else None
@@ -237,7 +237,8 @@ def _skip(segment: BinaryIO) -> int:
     return skipped
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
+def record_of(line: bytes) -> dict[str, Any] | None:
+    """The record, or None: it is none, or one of its fields is not as the schema has it."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -258,4 +259,6 @@ def _fits(field: tuple[str, object]) -> bool:
     # What is none of the log's own is a family's, whichever judges now.
     if name in TEXT or name not in NAMES:
         return isinstance(value, str)
+    if name in LISTS:
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
     return name not in NUMBERS or (type(value) is int and value >= 0)

@@ -23,7 +23,7 @@ from sealmq.site.reading import open_plain
 
 from .chain import Chain, Ratchet, SegmentSeal, run_key
 from .events import VERSION
-from .reading import LONGEST, Log, order
+from .reading import LONGEST, Log, order, record_of
 from .segment import CLOSED, OPEN
 
 _SEAL = re.compile(rb',"mac":"([0-9a-f]{32})"\}\n\Z')
@@ -32,7 +32,8 @@ _CHAIN = re.compile(r"([0-9a-f]{32})\.(\d{1,9})")
 _MOST_LINES = 1 << 16
 _MOST_CHAINS = 1 << 20
 _MOST_FAULTS = 1000
-_NOTED = frozenset({"log-opened", "log-ended", "log-expired", "log-recovered"})
+_MOST_SEGMENTS = 1 << 20
+_NOTED = ("log-opened", "log-ended", "log-expired", "log-recovered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ class Report:
 @dataclass
 class _Segment:
     """One file. sealed: how many lines it has by its seals; found: what lines of `_NOTED` say.
-    doubts: (line of the file, the number that it bears) of lines whose seal is wrong.
+    doubts: (line of the file, the number that it bears) of lines whose seal is wrong. ill: lines of
+    `_NOTED` whose seal is right, and whose fields are not.
     """
 
     name: str
@@ -96,6 +98,7 @@ class _Segment:
     found: list[dict[str, Any]] = field(default_factory=list)
     missing: set[int] = field(default_factory=set)
     doubts: list[tuple[int, int]] = field(default_factory=list)
+    ill: list[int] = field(default_factory=list)
     ended: bool = False
 
     @property
@@ -129,18 +132,17 @@ class _Found:
                     yield part.file, record
 
 
-def verify(folder: Path, role: str, audit_key: bytes) -> Report:
-    """Of a role's folder. audit_key: the site's (masterkey.py). OSError: it cannot be read."""
+def verify(folder: Path, role: str, audit_key: bytes, keep_ms: int = 0, now_ms: int = 0) -> Report:
+    """Of a role's folder. audit_key: the site's (masterkey.py). keep_ms: how old a segment has to
+    be before it is deleted (retention.py), 0: none is; now_ms: Unix ms. OSError: it cannot be read.
+    """
     report = Report(role, folder.name)
     found = _Found(folder, report)
     names = Log(folder, role).names
     found.there = set(names)
     for _, run in groupby(names, lambda name: order(name)[:3]):
         _run(found, list(run), audit_key)
-    for _, record in found.said("log-expired"):
-        for name in record["notes"]:
-            run_of, number = order(name)[:3], order(name)[3]
-            report.expired[run_of] = max(number, report.expired.get(run_of, 0))
+    _expired(found, keep_ms, now_ms)
     _lengths(found)
     _whole(found)
     _ends(found)
@@ -149,8 +151,32 @@ def verify(folder: Path, role: str, audit_key: bytes) -> Report:
     return report
 
 
+# Whoever takes a process over can seal that anything was old, and is believed what can be true: of
+# a run that began so long ago. A clock that he claims to have had does not go beyond ours.
+def _expired(found: _Found, keep_ms: int, now_ms: int) -> None:
+    report = found.report
+    for by, record in found.said("log-expired"):
+        for name in record["notes"]:
+            role, began, inst, number = order(name)
+            if role != report.role:
+                continue
+            if not keep_ms or min(record["at_ms"], now_ms) - began < keep_ms:
+                what = f"it says that {name} was deleted as old; sealmq.toml, as it stands now, "
+                report.fault(by, record["line"], f"{what}keeps it longer")
+                continue
+            last = report.expired.get((role, began, inst), 0)
+            report.expired[role, began, inst] = max(number, last)
+    left = sum(report.gone(name) for name in found.there)
+    if gone := sum(report.expired.values()) - left:
+        report.notes.append(f"{gone} segments were deleted as old")
+
+
 def _run(found: _Found, names: list[str], audit_key: bytes) -> None:
     report = found.report
+    for name in names:
+        if order(name)[3] > _MOST_SEGMENTS:
+            report.fault(name, None, "no process has written so many segments")
+    names = [name for name in names if order(name)[3] <= _MOST_SEGMENTS]
     chains = [
         chain
         for name in dict.fromkeys(_named(found.folder, names))
@@ -215,7 +241,7 @@ def _read(found: _Found, name: str, chains: list[Ratchet]) -> _Segment | None:
         found.report.heads[part.file] = (len(lines), digest)
     best, misplaced = part, list[tuple[int, int]]()
     for chain in chains:
-        tried = replace(part, found=[], missing=set(), doubts=[])
+        tried = replace(part, found=[], missing=set(), doubts=[], ill=[])
         seal = Chain("", chain.copy()).segment(name, part.number)
         late = _lines(tried, lines, seal)
         if best is part or tried.sealed > best.sealed:
@@ -250,42 +276,39 @@ def _locked(fd: int) -> bool:
 
 def _lines(part: _Segment, lines: list[bytes], seal: SegmentSeal) -> list[tuple[int, int]]:
     """Goes through a segment; (line of the file, its number) of those that come too late."""
-    # Of lines that have not come: theirs may stand further down.
-    passed: dict[int, SegmentSeal] = {}
-    late = []
+    keys: list[SegmentSeal] = []
+    # Of lines that have not come: they may stand further down.
+    passed: set[int] = set()
+    last, late = 0, []
     for at, line in enumerate(lines, 1):
         record = _record(line)
         number, mac = record.get("line"), _SEAL.search(line)
         if type(number) is not int or mac is None or not 0 < number <= _MOST_LINES:
-            part.doubts.append((at, seal.lines + 1))
+            part.doubts.append((at, last + 1))
             continue
+        # Each key is made once, whatever numbers a stranger has written.
+        while len(keys) < number:
+            keys.append(seal.copy())
+            seal.skip()
         body, wanted = line[: mac.start()] + b"}", mac[1].decode()
-        if number <= seal.lines:
-            earlier = passed.get(number)
-            good = earlier is not None and hmac.compare_digest(earlier.of(body), wanted)
-            if good:
-                late.append((at, number))
-                del passed[number]
-        else:
-            tried = _at(seal, number)
-            good = hmac.compare_digest(tried.of(body), wanted)
-            if good:
-                passed |= {n: _at(seal, n) for n in range(seal.lines + 1, number)}
-                seal = tried
-        if not good:
+        comes = number > last or number in passed
+        if not comes or not hmac.compare_digest(keys[number - 1].look(body), wanted):
             part.doubts.append((at, number))
-        elif record.get("event") in _NOTED:
+            continue
+        if number > last:
+            passed |= set(range(last + 1, number))
+            last = number
+        else:
+            passed.discard(number)
+            late.append((at, number))
+        if record.get("event") in _NOTED:
+            if record_of(line) is None:
+                part.ill.append(at)
+                continue
             part.found.append(record)
             part.ended = part.ended or record["event"] == "log-ended"
-    part.sealed, part.missing = seal.lines, set(passed)
+    part.sealed, part.missing = last, passed
     return late
-
-
-def _at(seal: SegmentSeal, number: int) -> SegmentSeal:
-    found = seal.copy()
-    while found.lines < number - 1:
-        found.skip()
-    return found
 
 
 def _record(line: bytes) -> dict[str, Any]:
@@ -388,6 +411,8 @@ def _doubts(report: Report, part: _Segment) -> None:
         lines = f"line {low}" if low == high else f"lines {low} to {high}"
         verb = "is" if low == high else "are"
         report.fault(part.file, low, f"{lines} of the log {verb} missing")
+    for at in part.ill:
+        report.fault(part.file, at, "it is sealed, and SealMQ writes no such record")
     part.doubts = []
 
 

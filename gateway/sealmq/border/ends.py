@@ -47,7 +47,8 @@ class _Keeping(Reader):
 
 class Reading(Client):
     """take: gets each message, whose payload is a Plain. What it received is acknowledged once
-    `take` has returned; if that raises, the client ends.
+    `take` has returned; if that raises, the client ends. Never ClientError or SealError: with these
+    it connects again with the same windows, and takes for a replay what was not acknowledged.
     """
 
     take: Callable[[Message], None] | None = None
@@ -96,5 +97,5 @@ class Publishing(Passing):
         """m1. ClientError: there is no boot session just now."""
         session = self._boots.session
         if session is None:
-            raise ClientError("no boot session: it begins anew")
+            raise ClientError("its client is between two boot sessions")
         return seal_inner(session, topic, payload, kind, life, t_pub)

@@ -106,7 +106,8 @@ class Passage:
 
     def ended(self, one: Waiting, why: str) -> None:
         """The broker has it; or, with a reason, it will never take it."""
-        self._spool.done(one)
+        if not self._spool.done(one):
+            return  # it was dropped, and named, while it was on its way
         if why:
             self.lost(one.message, why)
         else:

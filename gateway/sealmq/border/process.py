@@ -19,6 +19,7 @@ from typing import Any
 from sealmq import logs
 from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain, first
+from sealmq.bridge.line import LineLost
 from sealmq.bridge.serving import Changed, deliver, forever, mediator_at, opened, write_told
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused
@@ -36,7 +37,7 @@ from .ends import Publishing, Reading
 from .passage import Passage
 from .spool import Message, Spool, Waiting
 
-log = logging.getLogger("sealmq.bridge")
+log = logging.getLogger("sealmq.border")
 
 _POLL_S = 1.0
 # Messages that are published at once.
@@ -54,12 +55,13 @@ class Crossing:
         self._layout, self._name, self._across, self._kg = layout, name, across, kg
         self._audit = audit
         self._border = loads(across.text).borders[name]
-        self._spool = Spool(layout.state_of("border") / f"{name}.db", self._lost)
         address, reads = mediator_at(layout), across.reads["enrolment"]
         self._publishing = Publishing.at(across.publishes["enrolment"], address)
         self._keeps = Options(client_id="border", clean=False)
         self._reads = reads, address
         self._reading = Reading.of(*self._reads, self._keeps, self._take)
+        # What fails before leaves no file open; `run` closes it.
+        self._spool = Spool(layout.state_of("border") / f"{name}.db", self._lost)
         self._passage = Passage(
             self._border, across.senders, self._spool, self._publishing.seal, audit.write
         )
@@ -100,8 +102,14 @@ class Crossing:
             log.warning("%s: the broker keeps no session for it", self._name)
         await self._reading.subscribe(*self._border.topics, qos=1)
 
+    # The reader's windows have it by now, and a client that only connects again keeps them: what
+    # comes again would be dropped there as a replay. So the run ends, and the next one has none.
     def _take(self, message: Delivered) -> None:
-        if self._passage.take(message, self._reading.label):
+        try:
+            waits = self._passage.take(message, self._reading.label)
+        except (ClientError, SealError) as error:
+            raise LineLost(f"a message could not be sealed: {error}") from None
+        if waits:
             self._news.set()
 
     def _lost(self, one: Message, why: str) -> None:
@@ -116,7 +124,9 @@ class Crossing:
                 await self._news.wait()
             some = self._passage.waiting(_BATCH)
             await self._audit.synced()
-            await asyncio.gather(*(self._one(one) for one in some))
+            async with asyncio.TaskGroup() as group:
+                for one in some:
+                    group.create_task(self._one(one), name=f"border: message {one.seq}")
 
     async def _one(self, one: Waiting) -> None:
         message, why = one.message, ""

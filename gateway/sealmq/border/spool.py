@@ -116,11 +116,12 @@ class Spool:
             Waiting(seq, Message(topic, bool(retain), *rest)) for seq, topic, retain, *rest in rows
         ]
 
-    def done(self, one: Waiting) -> None:
-        """It waits no longer."""
+    def done(self, one: Waiting) -> bool:
+        """It waits no longer. Whether it still did: `put` may have dropped it meanwhile."""
         gone = self._db.execute("DELETE FROM message WHERE seq = ?", (one.seq,)).rowcount
         self.count -= gone
         self._held -= gone * _cost(one.message)
+        return gone > 0
 
     def _window(self, origin: bytes) -> Window | None:
         found = self._db.execute("SELECT top, mask FROM came WHERE origin = ?", (origin,))

@@ -1,5 +1,5 @@
-"""What a bridge tells: a small file of its lines for `sealmq peer list` and `status`, and answers
-over its socket.
+"""What a bridge or a border tells: a small file of its lines for `sealmq peer list`, `border list`
+and `status`; and a bridge's answers over its socket.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -57,25 +59,36 @@ def run(args: argparse.Namespace) -> int:
     from sealmq.audit import verify
     from sealmq.site import masterkey
     from sealmq.site.config import load
-    from sealmq.site.layout import Layout
+    from sealmq.site.layout import Layout, border_role
 
+    if args.json and args.save == "-":
+        raise OperatorError("--json and --save - both go to stdout", hint="--save FILE")
     layout = Layout.open(args.site)
     config = load(layout.config)
     site = config.site.id.hex()
     earlier = _anchor(args.anchor, site) if args.anchor is not None else {}
     key = masterkey.role_keys(layout, config, key_file(args)).audit
-    writers = layout.writers().items()
-    reports = [verify.verify(layout.audit(name), role, key) for name, role in writers]
+    now_ms = time.time_ns() // 1_000_000
+    # A border's whole log may be gone.
+    borders = [border_role(name) for name in config.borders]
+    borders += [name for name in earlier if name.startswith(border_role("")) and "/" not in name]
+    writers = layout.writers() | dict.fromkeys(borders, "border")
+    reports = [
+        verify.verify(layout.audit(name), role, key, config.audit.keep_ms, now_ms)
+        for name, role in writers.items()
+    ]
     for report in reports:
         verify.differs(report, earlier.get(report.name, {}))
     bad = any(report.faults for report in reports)
     if args.save is not None and not bad:
-        _save(args.save, verify.anchor(site, time.time_ns() // 1_000_000, reports))
+        _save(args.save, verify.anchor(site, now_ms, reports))
     if args.json:
         print(json.dumps({"sound": not bad, "roles": [_json(report) for report in reports]}))
     elif args.save != "-" or bad:
-        for report in reports:
-            _print(report)
+        # What --save - writes is an anchor, and is none if there is a fault.
+        with contextlib.redirect_stdout(sys.stderr if args.save == "-" else sys.stdout):
+            for report in reports:
+                _print(report)
     return FAILED if bad else OK
 
 

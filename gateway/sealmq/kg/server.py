@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sealmq.kglink import MAX_FRAME
+from sealmq.site import borders
 from sealmq.site.layout import Layout
 from sealmq.unix import credentials, short_path
 
@@ -29,7 +30,9 @@ log = logging.getLogger("sealmq.kg")
 
 _FRAME_S = 10.0
 # Of one user. Six have a role at most: we, the mediator's, root, the site's owner, bridge, borders.
-_MAX_CONNECTIONS = 16
+# All borders are one user's, and without separate users all processes and commands are: none of
+# those that stay may be the one that makes place.
+_MAX_CONNECTIONS = 16 + borders.MOST
 # A watcher that does not read its events is dropped before they pile up.
 _MAX_UNREAD = 1 << 20
 

@@ -1,7 +1,7 @@
 """A site's state as Prometheus reads it. No topic and no client's name is in a label.
 
 Names and units follow prometheus.io/docs/practices/naming; the dashboard in
-gateway/grafana/sealmq.json uses them.
+grafana.json beside this file uses them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _of_gauges(health: Health) -> Iterator[Metric]:
         total = CounterMetricFamily(f"sealmq_{name}", what, labels=_OF)
         many = CounterMetricFamily(f"sealmq_{count}", f"How many: {what}", labels=_OF)
         for one in health.told:
-            if name in one.gauges:
+            if name in one.gauges and count in one.gauges:
                 total.add_metric([one.role, one.name], one.gauges[name])
                 many.add_metric([one.role, one.name], one.gauges[count])
         yield total

@@ -85,9 +85,12 @@ class Watch:
     def _problems(self, status: Status | None, told: tuple[Told, ...]) -> Iterator[str]:
         if not self.supervised():
             yield "`sealmq up` has ended: nobody starts again what ends"
-        yield from self._of_clock(told)
-        if room(self._layout.root) < LEAVE:
-            yield "the disk is full"
+        try:
+            yield from self._of_clock(told)
+            if room(self._layout.root) < LEAVE:
+                yield "the disk is full"
+        except OSError as error:
+            yield f"the site's folder cannot be read: {error.strerror}"
         for one in status.processes if status is not None else ():
             if not one.ready:
                 yield f"{one.role} is not ready: {one.note or 'it does not say why'}"

@@ -57,8 +57,21 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = _PATIENCE_S
 
+    def setup(self) -> None:
+        """All of a request has to come within _PATIENCE_S; `timeout` is of each read alone."""
+        super().setup()
+        self._late = threading.Timer(_PATIENCE_S, _cut, (self.request,))
+        self._late.daemon = True
+        self._late.start()
+
+    def finish(self) -> None:
+        """It is answered, or too late."""
+        self._late.cancel()
+        super().finish()
+
     def do_GET(self) -> None:
         """/metrics and /healthz, asked by a name of this machine."""
+        self._late.cancel()
         if not _here(self.headers.get("Host", "")):
             # A page in a browser whose name was made to lead here reads nothing.
             self._answer(HTTPStatus.FORBIDDEN, "text/plain", b"ask 127.0.0.1 or localhost\n")
@@ -85,21 +98,28 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """At most _AT_ONCE connections; more wait in the kernel."""
+    """At most _AT_ONCE connections; more wait in the kernel, until `stop`."""
 
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, at: Metrics, watch: Watch) -> None:
-        self.watch = watch
+    def __init__(self, at: Metrics, watch: Watch, stop: threading.Event) -> None:
+        self.watch, self._stop = watch, stop
         self.address_family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
         self._places = threading.BoundedSemaphore(_AT_ONCE)
         super().__init__((at.host, at.port), Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """In a thread, once there is a place."""
-        self._places.acquire()
-        super().process_request(request, client_address)
+        while not self._places.acquire(timeout=0.2):
+            if self._stop.is_set():
+                self.shutdown_request(request)
+                return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread can be had
+            self._places.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Likewise."""
@@ -113,6 +133,11 @@ class Server(ThreadingHTTPServer):
         error = sys.exception()
         if not isinstance(error, OSError):
             log.error("a request was not answered: %r", error)
+
+
+def _cut(request: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has gone by itself
+        request.shutdown(socket.SHUT_RDWR)
 
 
 def _here(host: str) -> bool:
@@ -140,6 +165,7 @@ def serve(layout: Layout, at: Metrics, supervisor: int) -> None:
     alone = 0.0
     while not stop.wait(_POLL_S) and not watch.succeeded() and alone < OUTLIVES_S:
         alone = 0.0 if watch.supervised() else alone + _POLL_S
+    stop.set()
     server.shutdown()
     server.server_close()
     if watch.supervised():
@@ -151,7 +177,7 @@ def _bound(at: Metrics, watch: Watch, stop: threading.Event) -> Server:
     end = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            return Server(at, watch)
+            return Server(at, watch, stop)
         except OSError as error:
             if time.monotonic() > end or stop.is_set():
                 raise SiteError(

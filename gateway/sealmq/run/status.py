@@ -156,10 +156,14 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
         return ProcessStatus(role, pid, word.address, ok, user, shown, word.kind, word.version)
     if role.startswith(("bridge", "border-")):
         told = ready.read_json(layout.run_of(role) / "lines.json") or {}
-        lines = told.get("lines")
-        rows = lines.items() if isinstance(lines, dict) else ()
-        said = [f"{_shown(name)}: {_shown(row.get('line'))}" for name, row in rows]
-        return ProcessStatus(role, pid, None, True, user, "; ".join(said) or None)
+        # Of the one before, which was killed, it says nothing of this one.
+        lines = told.get("lines") if told.get("pid") == pid else None
+        rows = lines if isinstance(lines, dict) else {}
+        found = {name: row.get("line") for name, row in rows.items() if isinstance(row, dict)}
+        said = "; ".join(f"{_shown(name)}: {_shown(line)}" for name, line in found.items())
+        # A bridge serves as long as it tries; a border is its one line.
+        up = role == "bridge" or list(found.values()) == ["up"]
+        return ProcessStatus(role, pid, None, up, user, said or (None if up else "beginning"))
     if role == "metrics":  # it asks us, so we do not ask it
         return ProcessStatus(role, pid, word.address, True, user)
     if role == "kg":

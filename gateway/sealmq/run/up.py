@@ -230,7 +230,7 @@ def summary(site: _Site, broker: Chosen) -> list[str]:
         if (told := read(layout, role)) is not None
     }
     if site.identities:
-        found = [*site.identities.values(), *filter(None, (site.bridge, site.border))]
+        found = [*site.identities.values(), *filter(None, (site.bridge, site.border, site.metrics))]
         who = "separate: " + ", ".join(one.name for one in found)
     else:
         who = "shared user: the processes are not protected from one another"

@@ -1,5 +1,5 @@
 """[borders] of sealmq.toml: which messages are opened at this site's edge and sealed again, and for
-whom (issue 19, `rewrap`). Without such a table nothing is.
+whom (BRIDGE.md, Borders). Without such a table nothing is.
 
 A border takes what is published under one label, on listed topics, and publishes it again under
 another one. Either it lets out: `from` is a label of this site's that no peer has, `to` one that is
@@ -18,7 +18,7 @@ however many sites form no loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sealmq.kinds import BORDER, MADE
@@ -29,6 +29,8 @@ from . import values
 from .errors import ConfigError
 from .model import BUILT_IN, Border, Client, Label, Peer
 
+GUARD = "labels"
+"""The policy family that keeps a border's clients to its table, and all others out of its place."""
 _KEYS = ("from", "to", "topics", "declassify")
 MOST = 16
 """Borders of a site: each is a process."""
@@ -40,13 +42,24 @@ Below = Mapping[str, frozenset[str]]
 
 
 def read(
-    t: Mapping[str, Any], peers: Mapping[str, Peer], labels: Mapping[str, Label], below: Below
+    t: Mapping[str, Any],
+    peers: Mapping[str, Peer],
+    labels: Mapping[str, Label],
+    below: Below,
+    order: Sequence[str],
 ) -> dict[str, Border]:
-    """The borders. ConfigError: one of them must not be."""
+    """The borders. order: [policy] order. ConfigError: one of them must not be."""
     out = {name: _border(name, row, peers, labels, below) for name, row in t.items()}
     if len(out) > MOST:
         raise ConfigError(
-            f"{len(out)} borders, at most {MOST} go", "one lists 64 filters", key="borders"
+            f"{len(out)} borders; a site may have {MOST}", "one lists 64 filters", key="borders"
+        )
+    if out and GUARD not in order:
+        raise ConfigError(
+            f"there are borders, and nothing keeps others from publishing in their place: {GUARD} "
+            "is not in the order",
+            f'order = ["{GUARD}"], with others after it',
+            key="policy.order",
         )
     return out
 

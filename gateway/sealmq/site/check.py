@@ -107,10 +107,10 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
     peers.check(found, labels, below)
     clients = _clients(values.table(doc, "clients"), labels)
     clients |= peers.clients(found, labels, clients)
-    across = borders.read(values.table(doc, "borders"), found, labels, below)
+    policy = _policy(values.table(doc, "policy"))
+    across = borders.read(values.table(doc, "borders"), found, labels, below, policy.order)
     clients |= borders.clients(across, clients)
     canary.check(labels, clients)
-    policy = _policy(values.table(doc, "policy"))
     return Config(
         site=_site(values.table(doc, "site"), folder),
         mediator=_mediator(values.table(doc, "mediator")),

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,9 +54,10 @@ def test_old_segments_go_and_the_log_that_is_left_is_sound(tmp_path: Path, clock
     later(tmp_path, clock, Retention(DAY + DAY // 2))
     assert not any(file.exists() for file in old)
     assert young < names(tmp_path)
-    report = verify(tmp_path, "kg", KEY)
+    report = verify(tmp_path, "kg", KEY, DAY + DAY // 2, clock.now)
     differs(report, told)
     assert report.faults == []
+    assert report.notes == [f"{len(old)} segments were deleted as old"]
     gone = [name for line in read(tmp_path) for name in line.get("notes", ()) if
             line["event"] == "log-expired"]  # fmt: skip
     assert sorted(gone) == sorted(file.name.removesuffix(".jsonl") for file in old)
@@ -63,7 +65,8 @@ def test_old_segments_go_and_the_log_that_is_left_is_sound(tmp_path: Path, clock
     # And nothing else may be missing.
     one = min(tmp_path / name for name in young)
     one.unlink()
-    assert {fault.segment for fault in verify(tmp_path, "kg", KEY).faults} == {one.name}
+    report = verify(tmp_path, "kg", KEY, DAY + DAY // 2, clock.now)
+    assert {fault.segment for fault in report.faults} == {one.name}
 
 
 @pytest.fixture
@@ -91,7 +94,7 @@ def test_only_what_a_report_has_read_goes_where_the_site_says_so(
     clock.now += 1000
     later(folder, clock, keep)
     assert [file.exists() for file in old] == [False, False, *[True] * (len(old) - 2)]
-    assert verify(folder, "kg", KEY).faults == []
+    assert verify(folder, "kg", KEY, DAY, clock.now).faults == []
 
 
 def test_without_a_word_nothing_goes(tmp_path: Path, clock: Clock) -> None:
@@ -118,6 +121,65 @@ def test_the_record_is_on_disk_before_a_segment_goes(
     monkeypatch.setattr(Path, "unlink", looks)
     later(tmp_path, clock, Retention(DAY))
     assert said == [True] * len(old)
+
+
+@pytest.mark.parametrize(
+    ("keep", "ahead"), [(0, 0), (2 * DAY, 0), (2 * DAY, 10 * DAY)], ids=["all", "young", "clock"]
+)
+def test_who_says_that_young_segments_were_old_is_told(
+    tmp_path: Path, clock: Clock, keep: int, ahead: int
+) -> None:
+    """Whoever has taken the process over can seal it, with any clock: sealmq.toml decides."""
+    old = run(tmp_path, clock)
+    clock.now += DAY
+    now, clock.now = clock.now, clock.now + ahead
+    audit = Audit(tmp_path, "kg", 9, SITE, strict=True, now=clock, chain=made())
+    audit.write("log-expired", notes=[file.name.removesuffix(".jsonl") for file in old])
+    audit.close()
+    for file in old:
+        file.unlink()
+    report = verify(tmp_path, "kg", KEY, keep, now)
+    told = [one for one in report.faults if "sealmq.toml" in one.what]
+    assert len(told) == len(old)
+    assert any("the segment is missing" in one.what for one in report.faults)
+
+
+def test_a_segment_that_cannot_be_deleted_writes_nothing_twice(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = run(tmp_path, clock)
+    aged(tmp_path, clock)
+    clock.now += 2 * DAY
+    unlink = Path.unlink
+
+    def stuck(self: Path, missing_ok: bool = False) -> None:
+        if self == old[0]:
+            raise PermissionError(1, "not permitted", str(self))
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", stuck)
+    later(tmp_path, clock, Retention(DAY))
+    assert [file.exists() for file in old] == [True, *[False] * (len(old) - 1)]
+    assert verify(tmp_path, "kg", KEY, DAY, clock.now).faults == []
+    assert sum(line["event"] == "config-refused" and line["reason"] == "x" * 100
+               for line in read(tmp_path)) == 20  # fmt: skip
+
+
+def test_what_the_log_had_no_room_to_say_is_not_deleted(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = run(tmp_path, clock)
+    aged(tmp_path, clock)
+    clock.now += 2 * DAY
+    put = Audit._put
+
+    def full(self: Audit, event: str, fields: dict[str, Any], now: int) -> None:
+        if event != "log-expired":  # when it is its turn, too much waits
+            put(self, event, fields, now)
+
+    monkeypatch.setattr(Audit, "_put", full)
+    later(tmp_path, clock, Retention(DAY))
+    assert all(file.exists() for file in old)
 
 
 def test_of_many_so_many_go_at_once(tmp_path: Path) -> None:

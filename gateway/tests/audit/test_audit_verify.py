@@ -357,6 +357,58 @@ def test_a_number_that_a_stranger_wrote_costs_nothing(tmp_path: Path, log: list[
     assert report.left_out == 0
 
 
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [
+        ("log-expired", {"notes": 5}),
+        ("log-expired", {"notes": [5]}),
+        ("log-expired", {"notes": ["kg-1-1-" + "9" * 5000]}),
+        ("log-opened", {"chain": "x"}),
+        ("log-opened", {"chain": "x", "lines": "many"}),
+        ("log-recovered", {"segment": [], "lines": 1, "dropped_bytes": 0}),
+        (["log-ended"], {}),
+    ],
+)
+def test_a_sealed_line_of_a_wrong_shape_ends_nothing(
+    tmp_path: Path, clock: Clock, event: str, fields: dict[str, object]
+) -> None:
+    """Of a process that was taken over, which has its own keys."""
+    audit = Audit(tmp_path, "kg", 1, SITE, now=clock, chain=made())
+    with audit._lock:
+        audit._put(event, fields, clock.now)  # type: ignore[arg-type]
+    audit.close()
+    told = found(tmp_path)
+    if "9" * 5000 in str(fields) or not isinstance(event, str):
+        assert told == []
+    else:
+        assert [one[1:] for one in told] == [(2, "it is sealed, and SealMQ writes no such record")]
+
+
+def test_a_number_that_no_segment_has_makes_nobody_count_to_it(
+    tmp_path: Path, log: list[Path]
+) -> None:
+    far = log[-1].with_name(f"{log[-1].name.rpartition('-')[0]}-{'9' * 15}.jsonl")
+    far.write_bytes(log[-1].read_bytes())
+    assert [one[0] for one in found(tmp_path)] == [far.name.removesuffix(".jsonl")]
+
+
+def test_a_gap_of_many_lines_costs_one_key_each(
+    tmp_path: Path, log: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger's numbers as well as a real gap: counted, since the machine may be busy."""
+    steps, skip = [0], chains.SegmentSeal.skip
+
+    def counted(self: chains.SegmentSeal) -> None:
+        steps[0] += 1
+        skip(self)
+
+    high = b'{"v":1,"line":60000,"mac":"' + b"0" * 32 + b'"}\n'
+    change(log[0], lambda lines: [*lines, *[high] * 50])
+    monkeypatch.setattr(chains.SegmentSeal, "skip", counted)
+    assert len(verify(tmp_path, "kg", KEY).faults) == 50
+    assert steps[0] < 61_000
+
+
 def test_an_anchor_finds_what_the_sites_own_key_has_written_anew(
     tmp_path: Path, log: list[Path], clock: Clock
 ) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +16,9 @@ from mediator_world import NOW_MS, PANEL, SENSOR, World
 from sealmq.aead import make
 from sealmq.border.ends import Plain
 from sealmq.border.passage import Passage
+from sealmq.border.process import Crossing
 from sealmq.border.spool import Message, Spool
+from sealmq.bridge.line import LineLost
 from sealmq.bridge.passing import head
 from sealmq.client import ClientError
 from sealmq.client.seal import seal_inner, seal_passed
@@ -26,7 +31,11 @@ from sealmq.families.purposes.family import PurposesFamily
 from sealmq.feedback import message_id
 from sealmq.mediator.core.wrap import Opened, for_broker, open_m2, verify_m2
 from sealmq.order import Order
+from sealmq.run import proc, status
+from sealmq.run import ready as run_files
+from sealmq.run.ready import Ready
 from sealmq.site.check import parse
+from sealmq.site.layout import Layout
 from sealmq.site.model import Border
 from sealmq_spec.const import LIVE, RETAINED, WILL
 from sealmq_spec.errors import Malformed, Replay, SealError, Stale, Unauthentic
@@ -506,3 +515,51 @@ def test_a_border_reads_for_a_purpose_and_what_it_makes_is_for_none_until_the_si
 def test_a_border_receives_of_an_owner_what_that_lets_it() -> None:
     made = judged(Owners(), "")
     assert not got(made, "outlet.in", "mill/+", "mill/1", "machine")
+
+
+# --- a run of the process -------------------------------------------------------------------------
+
+
+def test_a_message_that_cannot_be_sealed_ends_the_run_and_not_the_connection_alone(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that connects again has marked it in its windows: it would be lost, unnamed."""
+    crossing = Crossing.__new__(Crossing)
+    monkeypatch.setattr(crossing, "_passage", run.passage, raising=False)
+    monkeypatch.setattr(crossing, "_reading", SimpleNamespace(label=LABEL), raising=False)
+    run.away = True
+    with pytest.raises(LineLost) as ended:
+        crossing._take(delivered())
+    assert not isinstance(ended.value, ClientError | SealError), "those only connect again"
+
+
+def test_what_was_dropped_on_its_way_is_counted_once(tmp_path: Path) -> None:
+    run = Run(tmp_path, most=1)
+    run.take(delivered(ctr=1))
+    [one] = run.passage.waiting(1)
+    run.take(delivered(ctr=2))
+    run.passage.ended(one, "")
+    assert (run.passage.crossed, run.passage.dropped.total(), run.spool.count) == (0, 1, 1)
+    run.spool.close()
+
+
+@pytest.mark.parametrize(
+    ("pid", "line", "ready", "note"),
+    [
+        (0, "up", True, "a: up"),
+        (0, "its client is disabled", False, "a: its client is disabled"),
+        (1, "up", False, "beginning"),
+    ],
+)
+def test_a_border_is_ready_when_its_own_process_says_that_its_line_is_up(
+    tmp_path: Path, pid: int, line: str, ready: bool, note: str
+) -> None:
+    """The word of one that was killed says nothing of the next."""
+    layout, own = Layout.of(tmp_path), os.getpid()
+    layout.run_of("border-a").mkdir(parents=True)
+    run_files.write(layout, Ready("border-a", own, "border-a", True), user="me")
+    told = {"pid": pid or own, "lines": {"a": {"line": line}}}
+    (layout.run_of("border-a") / "lines.json").write_text(json.dumps(told))
+    ours = {"pid": own, "start": proc.start_of(own)}
+    found = asyncio.run(status._one(layout, "border-a", ours, True))
+    assert (found.ready, found.note) == (ready, note)

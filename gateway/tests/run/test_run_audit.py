@@ -54,7 +54,18 @@ def test_a_killed_mediator_leaves_a_sound_log_and_each_change_is_named(real: Rea
     assert f"FAULT {second.name}, line {line}: line {line} of the log was changed" in done.stdout
     second.write_bytes(was)
     assert verify(real, "--anchor", anchor)[0] == 0
+    # A border whose whole log is gone.
+    more = json.loads(Path(anchor).read_text())
+    more["roles"]["border-a"] = {"border-00000001-0000000000001-000001.jsonl": [1, "00"]}
+    Path(anchor).write_text(json.dumps(more))
+    code, told = verify(real, "--anchor", anchor)
+    assert code == 1
+    [fault] = [fault for role in told["roles"] for fault in role["faults"]]
+    assert fault["what"] == "the segment is missing; the anchor has it"
     first.unlink()
+    done = sealmq("audit", "verify", str(real.root), "--save", "-")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "FAULT" in done.stderr
     code, told = verify(real)
     assert code == 1
     faults = [fault for role in told["roles"] for fault in role["faults"]]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -17,10 +19,11 @@ import pytest
 
 from run.sites import gone, until
 from run.test_run_real import RealSite, real
-from sealmq.metrics import health
+from sealmq.metrics import health, process
 from sealmq.metrics.health import Watch
 from sealmq.run import proc
 from sealmq.site.layout import Layout
+from sealmq.site.model import Metrics
 
 __all__ = ["real"]
 WITHIN_S = 10.0
@@ -118,6 +121,59 @@ def test_a_full_disk_and_a_wrong_clock_are_said(
     [said] = watch.look().problems
     assert said.startswith("the clock is wrong: it is 86")
     assert "before sealmq.toml was written" in said
+
+
+def test_a_folder_that_cannot_be_read_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout.of(tmp_path / "gone")
+    monkeypatch.setattr(health, "look", lambda *_: None)
+    watch = Watch(layout, (os.getpid(), proc.start_of(os.getpid())), time.time)
+    assert watch.look().problems == ("the site's folder cannot be read: No such file or directory",)
+
+
+def test_those_that_say_nothing_neither_keep_others_out_nor_the_process_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_PATIENCE_S", 0.5)
+    layout = Layout.of(tmp_path)
+    layout.config.write_text("[site]\n")
+    monkeypatch.setattr(health, "look", lambda *_: None)
+    watch = Watch(layout, (os.getpid(), proc.start_of(os.getpid())), time.time)
+    stop = threading.Event()
+    server = process.Server(Metrics("127.0.0.1", 0), watch, stop)
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    address = ("127.0.0.1", server.server_address[1])
+    slow: list[socket.socket] = []
+    dripping = threading.Event()
+
+    def drip() -> None:
+        while not dripping.wait(0.05):
+            for one in slow:
+                with contextlib.suppress(OSError):
+                    one.send(b"G")  # each read is in time
+
+    thread = threading.Thread(target=drip)
+    try:
+        slow += [socket.create_connection(address) for _ in range(8)]
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/healthz"
+        assert get(url)[0] == 200
+        monkeypatch.setattr(process, "_PATIENCE_S", 600.0)
+        slow += [socket.create_connection(address) for _ in range(9)]
+    finally:
+        stop.set()
+        ending = threading.Thread(target=server.shutdown, daemon=True)
+        ending.start()
+        ending.join(20)
+        dripping.set()
+        thread.join()
+        for one in slow:
+            one.close()
+    assert not ending.is_alive()
+    serving.join()
+    server.server_close()
 
 
 def test_what_a_process_says_of_itself_is_believed_while_it_lives(

@@ -196,3 +196,13 @@ def test_a_topic_says_which_borders_its_message_has_passed() -> None:
     there = borders["outlet"].place("mill/1")
     assert there == "border/outlet/mill/1"
     assert borders["inlet"].place(f"@south/{there}") == "border/inlet/border/outlet/mill/1"
+
+
+def test_where_nothing_guards_a_borders_place_there_is_no_border() -> None:
+    order = '[policy]\norder = ["allowlist"]\n'
+    assert parse(SITE + order).borders == {}
+    table = '[borders.a]\nfrom = "machine"\nto = "shared"\ntopics = ["m/+"]\ndeclassify = true\n'
+    with pytest.raises(ConfigError, match="in their place") as refused:
+        parse(SITE + table + order)
+    assert refused.value.key == "policy.order"
+    assert refused.value.hint == 'order = ["labels"], with others after it'
