@@ -114,7 +114,7 @@ class Paho:
         self.client.username_pw_set(user, PASSWORD)
         self.client.reconnect_delay_set(1, 1)
         self.client.on_message = lambda c, u, m: self.came.put(m)
-        self.client.on_connect = lambda *a: self.connected.set()
+        self.client.on_connect = self._connected
         self.client.on_subscribe = lambda c, u, mid, codes, p: self.granted.put(codes)
         self.client.on_publish = self._published
         options: dict[str, Any] = {}
@@ -125,6 +125,11 @@ class Paho:
         self.client.connect("127.0.0.1", agent.port, keepalive=30, **options)
         self.client.loop_start()
         assert self.connected.wait(30), agent.said()
+
+    # Where it is refused, since the site is away, it tries again by itself.
+    def _connected(self, _c: Any, _u: Any, _f: Any, code: Any, _p: Any) -> None:
+        if not code.is_failure:
+            self.connected.set()
 
     def _published(self, _c: Any, _u: Any, mid: int, code: Any, _p: Any) -> None:
         self.acked[mid] += 1

@@ -55,8 +55,10 @@ _DISK_S = 5.0
 _QUEUED, _QUEUED_BYTES = 4096, 32 << 20
 _ROOM_S = 0.05
 _SESSIONS = 256
+# Messages of QoS 2 that a client may have published without a PUBREL.
+UNRELEASED = 2048
 # Of all sessions that are kept, packet ids of QoS 2 together.
-_UNRELEASED = 65_536
+_ALL_UNRELEASED = 65_536
 _INBOX = 64
 _INBOX_BYTES = 2 << 20
 
@@ -202,6 +204,36 @@ class _Going:
         return min(31, left.bit_length() - 1) if left >= SHORTEST_S else None
 
 
+class Unreleased:
+    """Packet ids of QoS 2 messages that a client has published, and not released. accepted: by the
+    site; refused: those that are not told apart from others by a client that overlooks PUBREC's
+    reason code, the newest ones."""
+
+    __slots__ = ("accepted", "refused")
+
+    def __init__(self) -> None:
+        self.accepted: set[int] = set()
+        self.refused: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.accepted) + len(self.refused)
+
+    def decided(self, packet_id: int, accepted: bool) -> None:
+        """The site has decided about it."""
+        self.refused.pop(packet_id, None)
+        if accepted:
+            self.accepted.add(packet_id)
+            return
+        self.refused[packet_id] = None
+        if len(self.refused) > UNRELEASED:
+            del self.refused[next(iter(self.refused))]
+
+    def released(self, packet_id: int) -> bool:
+        """PUBREL has come: whether the message was refused."""
+        self.accepted.discard(packet_id)
+        return self.refused.pop(packet_id, False) is None
+
+
 class _Aside:
     """Topics about which the site gave no word; until when they are left alone, each longer than
     the last time. Others do not wait for them."""
@@ -252,7 +284,7 @@ class Account:
         self._entering = asyncio.Lock()
         self.seats = 0
         self.sayable = frozenset(m.says.option for m in registry.manifests() if m.says)
-        self._received: dict[str, set[int]] = {}
+        self._received: dict[str, Unreleased] = {}
         # Why the site does not let this client in, if it does not.
         self.refusal: Refusal | None = None
         # The agent ends: who has no answer yet publishes again.
@@ -588,13 +620,12 @@ class Account:
             for each in going:
                 self._decided(each, _EXPIRED)
 
-    def received_of(self, client_id: str, present: bool) -> set[int]:
-        """Packet ids of QoS 2 messages that a session has published and not released. Of very many
-        the newest sessions'."""
+    def received_of(self, client_id: str, present: bool) -> Unreleased:
+        """What a session has published and not released. Of very many the newest sessions'."""
         held = self._received.pop(client_id, None)
-        self._received[client_id] = found = held if held is not None and present else set()
+        self._received[client_id] = found = held if held is not None and present else Unreleased()
         while len(self._received) > _SESSIONS or (
-            len(self._received) > 1 and sum(map(len, self._received.values())) > _UNRELEASED
+            len(self._received) > 1 and sum(map(len, self._received.values())) > _ALL_UNRELEASED
         ):
             del self._received[next(iter(self._received))]
         return found

@@ -22,7 +22,7 @@ from sealmq.loops import first_error
 from sealmq.mqtt import PacketIds, ProtocolError
 from sealmq_spec.errors import SealError
 
-from .account import SEATS, Account, Answer, note
+from .account import SEATS, UNRELEASED, Account, Answer, Unreleased, note
 from .wire import Ack, Bye, Dialect, Hello, Opening, Ping, Pub, Refusal, Said, Sub
 
 log = logging.getLogger("sealmq.agent")
@@ -36,8 +36,6 @@ _AWAY_S = 5.0
 _GOING = 32
 _GOING_BYTES = 4 << 20
 _UNREAD = 256 * 1024
-# Messages of QoS 2 that a client may have published without a PUBREL.
-_UNRELEASED = 2048
 _LINGER_S = 2.0
 _UNKNOWN = Refusal("unknown", "", "no message waits under this packet identifier")
 
@@ -109,8 +107,7 @@ class Local:
         # Packet ids of PUBRELs that belong to no message of this connection.
         self._strays: set[int] = set()
         self._space = asyncio.Event()
-        # PUBLISH of QoS 2 that were accepted and not released.
-        self._received: set[int] = set()
+        self._received = Unreleased()
         self._going: dict[int, int] = {}
         self._number = 0
         self._room = asyncio.Event()
@@ -413,11 +410,11 @@ class Local:
     # --- publish ---
 
     def _publish(self, pub: Pub) -> None:
-        if pub.qos == 2 and pub.packet_id in self._received:
+        if pub.qos == 2 and pub.packet_id in self._received.accepted:
             self._send(self._wire.ack("PUBREC", pub.packet_id))
             return
-        if pub.qos == 2 and len(self._received) >= _UNRELEASED:
-            why = f"{_UNRELEASED} messages of QoS 2 wait for their PUBREL"
+        if pub.qos == 2 and len(self._received.accepted) >= UNRELEASED:
+            why = f"{UNRELEASED} messages of QoS 2 wait for their PUBREL"
             raise End(Refusal("much", "agent.unreleased", why))
         self._number += 1
         self._going[self._number] = len(pub.payload) + len(pub.topic) + 256
@@ -433,9 +430,9 @@ class Local:
             if refusal is not None:
                 log.info("%s", f"{client_id}: {topic}: refused: {refusal}")
                 account.tell(topic, refusal)
-            if qos == 2 and refusal is None:
+            if qos == 2:
                 # Even if nobody is there any more: who comes back may send it again.
-                received.add(packet_id)
+                received.decided(packet_id, refusal is None)
             if (local := me()) is not None:
                 del local._going[number]
                 local._room.set()
@@ -587,10 +584,11 @@ class Local:
 
     def _acked(self, ack: Ack) -> None:
         if ack.kind == "PUBREL":
-            known = ack.packet_id in self._received
-            self._received.discard(ack.packet_id)
-            # Not a success: clients that overlook a PUBREC's reason code see it here.
-            self._send(self._wire.ack("PUBCOMP", ack.packet_id, None if known else _UNKNOWN))
+            # Clients that overlook a PUBREC's reason code see it here. What is not known was
+            # accepted by an agent that has ended since: its client would take another code for a
+            # failure.
+            refused = self._received.released(ack.packet_id)
+            self._send(self._wire.ack("PUBCOMP", ack.packet_id, _UNKNOWN if refused else None))
             return
         flight, seat = self._flights.get(ack.packet_id), self._seat
         if seat is None:

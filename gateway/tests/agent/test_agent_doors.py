@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 
 from sealmq import loops
 from sealmq.agent import doors as module
+from sealmq.agent.account import Unreleased
 from sealmq.agent.config import Config, Door
 from sealmq.agent.doors import STRANGERS, opened
 from sealmq.agent.local import Local, Pipe
@@ -264,8 +265,8 @@ class Account:
         self.published += 1
         return asyncio.get_running_loop().create_future()
 
-    def received_of(self, client_id: str, present: bool) -> set[int]:
-        return set()
+    def received_of(self, client_id: str, present: bool) -> Unreleased:
+        return Unreleased()
 
     def reader(self, client_id: str, kept: bool, *more: Any) -> Seat:
         self.kept.append(kept)

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from sealmq.agent import account as account_module
-from sealmq.agent.account import Account
+from sealmq.agent.account import UNRELEASED, Account, Unreleased
 from sealmq.agent.config import BadConfig, User
 from sealmq.agent.local import End, Local
 from sealmq.agent.run import _spool
 from sealmq.agent.spool import Full, Kept, Spool
-from sealmq.agent.wire import Pub, Refusal, Three
+from sealmq.agent.wire import Ack, Five, Pub, Refusal, Three
 from sealmq.client import ConnectionLost, How, Message
 from sealmq.client.errors import refusal
 from sealmq.client.values import Came
@@ -540,13 +540,13 @@ async def test_a_disk_that_fails_refuses_and_does_not_end_the_account(
 async def test_sessions_of_qos_2_that_are_kept_take_bounded_memory(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         first = w.account.received_of("first", False)
-        first.update(range(1, 2000))
+        first.accepted.update(range(1, 2000))
         assert w.account.received_of("first", True) is first
         for n in range(600):
-            w.account.received_of(f"c{n}", False).update(range(1, 2000))
+            w.account.received_of(f"c{n}", False).accepted.update(range(1, 2000))
         total = sum(map(len, w.account._received.values()))
         assert total <= 65_536 + 2 * 2000
-        assert w.account.received_of("first", True) == set()
+        assert not w.account.received_of("first", True)
 
 
 @runs
@@ -639,10 +639,40 @@ async def test_a_client_that_releases_nothing_is_ended_before_it_fills_memory(
 ) -> None:
     async with world(tmp_path) as w:
         local = local_of(w.account)
-        local._received.update(range(1, 2049))
+        local._received.accepted.update(range(1, 2049))
         with pytest.raises(End, match=r"agent\.unreleased"):
             local._publish(Pub("a/b", b"", 2, False, False, 3000))
         # What was accepted is still answered.
         local._publish(Pub("a/b", b"", 2, False, True, 7))
         assert local._out
         assert not w.site.sent
+
+
+@runs
+async def test_a_pubrel_of_what_an_earlier_agent_accepted_succeeds_and_of_what_was_refused_does_not(
+    tmp_path: Path,
+) -> None:
+    """MQTT.js reports a message as failed when PUBCOMP has a reason code."""
+    async with world(tmp_path) as w:
+        local = local_of(w.account)
+        local._dialect = Five()
+        refused = local._answer(1, Pub("a/b", b"", 2, False, False, 3))
+        local._going[1] = 0
+        refused(Refusal("denied", "rule", "no"))
+        local._out.clear()
+        # 3: this connection's refusal, which the client overlooked; 4: an earlier agent's.
+        for packet_id, code in ((3, 0x92), (3, 0), (4, 0)):
+            local._acked(Ack("PUBREL", packet_id))
+            said = bytes(local._out)
+            assert (said[0] >> 4, said[3], said[4] if len(said) > 4 else 0) == (7, packet_id, code)
+            local._out.clear()
+
+
+def test_what_is_remembered_of_refusals_is_bounded_and_forgotten_with_the_next_message() -> None:
+    held = Unreleased()
+    for packet_id in range(1, 2 * UNRELEASED):
+        held.decided(packet_id, accepted=False)
+    assert len(held.refused) == UNRELEASED
+    held.decided(2 * UNRELEASED - 1, accepted=True)
+    assert not held.released(2 * UNRELEASED - 1)
+    assert not held.accepted
