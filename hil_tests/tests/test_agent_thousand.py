@@ -170,7 +170,8 @@ class ByMqttJs:
         common = {"port": agent.port, "topic": topic, "version": version, "qos": qos}
         env = {**os.environ, "PASSWORD": PASSWORD}
         for read, user in ((True, "ha"), (False, "plc")):
-            said = {**common, "read": read, "user": user, "id": f"{user}-{topic}"}
+            who = f"{'r' if read else 'w'}-{topic}"
+            said = {**common, "read": read, "user": user, "id": who}
             words = ["node", str(folder / "client.js"), json.dumps(said)]
             self._pub = self._all.start(words, env)
             until("it to connect", lambda read=read: self._ready(read))  # type: ignore[misc]
@@ -210,15 +211,21 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 
 def connected(agent: Agent) -> None:
-    """Both users are, so that sessions that are kept are let in: whom the test before has killed is
-    back, but they may not have come back to it yet, and mosquitto_pub ends where it is refused."""
+    """The site decides about messages of both users, so sessions that are kept are let in: whom the
+    test before has killed is back, but they may not have come back to it yet."""
+    for user, topic in (("ha", "ha/ready"), ("plc", "machine/1/ready")):
+        until(user, lambda: agent.pub(user, topic, "x", "-q", "1").returncode == 0, 60)  # noqa: B023
 
-    def is_last(user: str) -> bool:
-        told = [line for line in agent.said().splitlines() if line.startswith(f"agent: {user}: ")]
-        return bool(told) and told[-1].endswith(": connected")
 
-    for user in ("ha", "plc"):
-        until(user, lambda user=user: is_last(user), 60)  # type: ignore[misc]
+def forgotten(agent: Agent, topic: str) -> None:
+    """Ends the sessions of a test: the site keeps eight of a client ([limits] sessions)."""
+    for user, who in (("ha", "r"), ("plc", "w")):
+        words = ["-i", f"{who}-{topic}", "-t", "machine/1/none", "-E"]
+        ended = ["mosquitto_sub", *agent.words(user), *words]
+        until(
+            "a clean session",
+            lambda: subprocess.run(ended, timeout=60, check=False).returncode == 0,  # noqa: B023
+        )
 
 
 def goes_on(what: str, ends: Ends, look: Callable[[], bool]) -> None:
@@ -251,8 +258,9 @@ MAKES = [(ByPaho, 4), (ByPaho, 5), (ByMosquitto, 4), (ByMosquitto, 5), (ByMqttJs
 def test_none_of_a_thousand_that_were_acknowledged_is_lost_whoever_is_killed(
     agent: Agent, make: type[Ends], version: int, qos: int
 ) -> None:
+    topic = f"machine/1/{make.__name__}{version}{qos}"
     connected(agent)
-    ends = make(agent, f"machine/1/{make.__name__}{version}{qos}", version, qos)
+    ends = make(agent, topic, version, qos)
     every = set(range(COUNT))
     try:
         ends.publish(range(COUNT))
@@ -263,14 +271,16 @@ def test_none_of_a_thousand_that_were_acknowledged_is_lost_whoever_is_killed(
         goes_on("all messages", ends, lambda: ends.came().keys() == every)
     finally:
         ends.end()
+        forgotten(agent, topic)
 
 
 @pytest.mark.parametrize(("make", "version"), MAKES)
 def test_a_message_of_qos_0_comes_at_most_once_and_no_kill_blocks_those_after_it(
     agent: Agent, make: type[Ends], version: int
 ) -> None:
+    topic = f"machine/1/{make.__name__}{version}0"
     connected(agent)
-    ends = make(agent, f"machine/1/{make.__name__}{version}0", version, 0)
+    ends = make(agent, topic, version, 0)
     try:
         at = 0
         for who in (*KILLS.values(), ""):
@@ -289,4 +299,5 @@ def test_a_message_of_qos_0_comes_at_most_once_and_no_kill_blocks_those_after_it
         twice = {n: times for n, times in ends.came().items() if times > 1}
     finally:
         ends.end()
+        forgotten(agent, topic)
     assert not twice

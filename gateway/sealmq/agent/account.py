@@ -641,12 +641,14 @@ class Account:
         self,
         client_id: str,
         kept: bool,
+        expiry: int | None,
         will: LastWill | None,
         on_state: Callable[[str], None],
         on_release: Callable[[int], None],
     ) -> Client:
         """Not connected yet. A kept session ends with its connection: what was under way is the
-        session's, whose packet ids are the site's."""
+        session's, whose packet ids are the site's. expiry: its, in seconds, which the site hears in
+        MQTT 5."""
         last = None
         if will is not None:
             life = LIFE_FOREVER if will.retain else 0
@@ -654,6 +656,8 @@ class Account:
         options = Options(
             client_id=seat_id(client_id),
             clean=not kept,
+            protocol=4 if expiry is None else 5,
+            expiry=expiry,
             will=last,
             reconnect=not kept,
             timeout=30.0,

@@ -246,7 +246,7 @@ class Local:
             refusal, present = await self._sit(account, hello)
             if hello.kept and refusal is None:
                 self._received = account.received_of(self.client_id, present)
-        self._out += dialect.connack(present, refusal, made, self._kept)
+        self._out += dialect.connack(present, refusal, made)
         if refusal is not None:
             raise End(refusal)
         self._hello = hello
@@ -294,7 +294,10 @@ class Local:
             why = f"{SEATS} clients of {account.user.name} read already; the site takes no more"
             return Refusal("much", "agent.clients", why)
         account.seats += 1
-        seat = account.reader(self.client_id, kept, hello.will, self._stated, self._released)
+        expiry = hello.expiry if kept else None
+        seat = account.reader(
+            self.client_id, kept, expiry, hello.will, self._stated, self._released
+        )
         try:
             await account.enter(seat)
         except (ClientError, SealError) as error:
@@ -303,8 +306,9 @@ class Local:
                 await seat.disconnect()
             if isinstance(error, NotAuthorised):
                 why = (
-                    "the site refuses it: its broker keeps no sessions, the will is not allowed, "
-                    "or the client is disabled; the site's log says which"
+                    "the site refuses it: its broker keeps no sessions, or has as many as [limits] "
+                    "sessions lets it have, the will is not allowed, or the client is disabled; "
+                    "the site's log says which"
                 )
                 return Refusal("denied", "agent.connect", why)
             if isinstance(error, SealError):

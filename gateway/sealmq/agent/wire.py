@@ -93,8 +93,8 @@ class LastWill:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """CONNECT. kept: a session that outlives the connection; fresh: it begins anew. fault: what it
-    asks for and cannot have."""
+    """CONNECT. kept: a session that outlives the connection; fresh: it begins anew. expiry: by how
+    many seconds, None: no clock ends it. fault: what it asks for and cannot have."""
 
     client_id: str
     fresh: bool
@@ -105,6 +105,7 @@ class Hello:
     password: bytes | None = field(repr=False)
     window: int = WINDOW
     fault: str = ""
+    expiry: int | None = None
 
 
 class Pub(NamedTuple):
@@ -163,7 +164,7 @@ class Dialect(Protocol):
 
     def feed(self, data: bytes) -> list[Said]: ...
 
-    def connack(self, present: bool, refusal: Refusal | None, made: str, kept: bool) -> bytes: ...
+    def connack(self, present: bool, refusal: Refusal | None, made: str) -> bytes: ...
 
     def message(self, m: Message, packet_id: int, qos: int, dup: bool) -> bytes: ...
 
@@ -189,7 +190,7 @@ class Three:
     def feed(self, data: bytes) -> list[Said]:
         return [_from_three(packet) for packet in self._decoder.feed(data)]
 
-    def connack(self, present: bool, refusal: Refusal | None, made: str, kept: bool) -> bytes:
+    def connack(self, present: bool, refusal: Refusal | None, made: str) -> bytes:
         if refusal is not None:
             return build.connack(False, REASONS[refusal.kind][3])
         return build.connack(present, 0)
@@ -290,7 +291,7 @@ class Five:
             case v5.Disconnect5():
                 return Bye(packet.code != 0, packet.properties.get(v5.SESSION_EXPIRY))
 
-    def connack(self, present: bool, refusal: Refusal | None, made: str, kept: bool) -> bytes:
+    def connack(self, present: bool, refusal: Refusal | None, made: str) -> bytes:
         if refusal is not None:
             return v5.connack(False, REASONS[refusal.kind][1], self._reason(refusal))
         said: dict[int, object] = {
@@ -300,9 +301,6 @@ class Five:
         }
         if made:
             said[v5.ASSIGNED_ID] = made
-        if kept:
-            # The site says how long it keeps a session.
-            said[v5.SESSION_EXPIRY] = FOREVER
         return v5.connack(present, 0, said)
 
     def message(self, m: Message, packet_id: int, qos: int, dup: bool) -> bytes:
@@ -360,11 +358,12 @@ def _hello(c: v5.Connect5) -> Hello:
             fault = fault or "a will is sent at once; will delay is 0"
         if v5.USER in w.properties or v5.EXPIRY in w.properties:
             fault = fault or "a will has no user properties and no expiry here"
-    kept = bool(of.get(v5.SESSION_EXPIRY, 0))
+    expiry = of.get(v5.SESSION_EXPIRY, 0)
     window = min(WINDOW, of.get(v5.RECEIVE_MAX, WINDOW))
     return Hello(
-        c.client_id, c.clean_start, kept, c.keepalive, will, c.username, c.password, window, fault
-    )
+        c.client_id, c.clean_start, expiry > 0, c.keepalive, will, c.username, c.password, window,
+        fault, expiry if 0 < expiry < FOREVER else None,
+    )  # fmt: skip
 
 
 def _put(of: v5.Properties) -> tuple[dict[str, list[str]], str]:

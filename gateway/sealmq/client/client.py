@@ -39,7 +39,7 @@ from .life import FILTERS, Life
 from .operations import Draft, Operations, Wanted
 from .randomness import mono_ms
 from .seal import command_body
-from .speech import SPEECHES
+from .speech import speech
 from .state import State, StateFile
 from .values import Message, News, Notice, Options
 
@@ -455,7 +455,7 @@ class Client:
             state = StateFile(state)
         o = self.options
         self._boots = boots = Boots(
-            copy.copy(self._identity), state, o.known_tlv, o.settle, SPEECHES[o.protocol]
+            copy.copy(self._identity), state, o.known_tlv, o.settle, speech(o.protocol, o.expiry)
         )
         self._desk = desk = Desk(o, self._on_notice, self._on_news)
         desk.on_release = self._on_release

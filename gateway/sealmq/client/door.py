@@ -29,7 +29,7 @@ from .errors import (
 )
 from .opening import Quarantine, ask, connect
 from .randomness import mono_ms, new_nonce
-from .speech import SPEECHES
+from .speech import speech
 from .values import Notice, Options
 from .wire import Wire
 
@@ -214,7 +214,7 @@ class Door:
         o, low = self._options, self._boots.outbox.low()
         return connect(
             session, self._client_id, o.clean, o.keepalive, o.will, want_kg_time, low, mono_ms(),
-            SPEECHES[o.protocol],
+            speech(o.protocol, o.expiry),
         )  # fmt: skip
 
     async def _new_roots(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from sealmq.mqtt import (
@@ -157,6 +158,7 @@ def _connect_5(
     will: Will | None = None,
     username: str | None = None,
     password: bytes | None = None,
+    expiry: int = _FOR_EVER,
 ) -> bytes:
     return v5c.connect(
         client_id,
@@ -165,7 +167,7 @@ def _connect_5(
         will=will,
         username=username,
         password=password,
-        properties=v5.NONE if clean_session else {v5.SESSION_EXPIRY: _FOR_EVER},
+        properties=v5.NONE if clean_session else {v5.SESSION_EXPIRY: expiry},
     )
 
 
@@ -187,3 +189,9 @@ V5 = Speech(
 
 SPEECHES = {4: V311, 5: V5}
 """By protocol level."""
+
+
+def speech(protocol: int, expiry: int | None) -> Speech:
+    """As in Options."""
+    found = SPEECHES[protocol]
+    return found if expiry is None else found._replace(connect=partial(_connect_5, expiry=expiry))

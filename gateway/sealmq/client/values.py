@@ -130,6 +130,8 @@ class Options:
     critical one of another type is refused.
     protocol: of MQTT, 4 (3.1.1) or 5. With 5 a refusal's reason also comes in the clear, as a hint;
     what counts stays sealed.
+    expiry: with protocol 5 and clean=False, for how many seconds the site keeps the session without
+    a connection; None: until a clean one takes its place.
     settle: messages of QoS 1 and 2 are acknowledged by `Client.settle` and `Client.complete`, not
     as they are queued.
     """
@@ -147,10 +149,15 @@ class Options:
     known_tlv: tuple[int, ...] = ()
     settle: bool = False
     protocol: int = 4
+    expiry: int | None = None
 
     def __post_init__(self) -> None:
         if self.protocol not in (4, 5):
             raise Malformed(f"protocol {self.protocol}; it is 4 (MQTT 3.1.1) or 5")
+        if self.expiry is not None and (self.protocol == 4 or self.clean):
+            raise Malformed(f"expiry {self.expiry}; it needs protocol=5 and clean=False")
+        if self.expiry is not None and not 0 < self.expiry < 0xFFFFFFFF:
+            raise Malformed(f"expiry {self.expiry}; it is 1 to {0xFFFFFFFE:,} s, or None")
         for kind in self.known_tlv:
             if not TLV_FAMILIES <= kind <= 127:
                 raise Malformed(f"known_tlv has {kind}; types that families use are 32 to 127")

@@ -25,6 +25,7 @@ from sealmq.store.errors import StoreCorrupt, StoreFull
 from sealmq.store.records import (
     CacheBlob,
     KeptGone,
+    KeptLeft,
     KeptSession,
     KeptSub,
     KeptSubGone,
@@ -43,7 +44,7 @@ MAX_UNREAD = 2 * MAX_FRAME
 
 _TYPES = (
     TopicLabel, TopicReset, ResetDone, FamilyRecord, SessionMark, CacheBlob, WillRecord, WillGone,
-    KeptSession, KeptGone, KeptSub, KeptSubGone, KeptSubs, Answer,
+    KeptSession, KeptLeft, KeptGone, KeptSub, KeptSubGone, KeptSubs, Answer,
 )  # fmt: skip
 RECORDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in _TYPES}
 _CHECKS: Mapping[str, Callable[[Any], bool]] = {

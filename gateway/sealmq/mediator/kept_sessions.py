@@ -7,19 +7,33 @@ generation it was proved last, and of its subscriptions.
 
 A broker that is killed has lost the sessions and subscriptions that it had not saved. It gets them
 back before the journal is published again (`reopen`): else nobody waits there for what that holds.
+
+One whose CONNECT said for how long ends so many seconds after its connection. That is counted by a
+clock that only rises; over a restart by the time of day, and never for longer than that interval.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from sealmq.audit import Audit
 from sealmq.loops import first_error
 from sealmq.plain import plain
-from sealmq.store import KeptGone, KeptSession, KeptSub, KeptSubs, StoreError, StoreRecord
+from sealmq.store import (
+    KeptGone,
+    KeptLeft,
+    KeptSession,
+    KeptSub,
+    KeptSubs,
+    StoreError,
+    StoreRecord,
+)
+from sealmq.store.records import NEVER
 
 from .core.denied import DeniedByRule
 from .core.effects import LOST, MAYBE, SURE, BrokerAway
@@ -47,6 +61,7 @@ class KeptSessions:
     `forget(broker's client id)` makes the broker forget a session; it raises BrokerAway. `there`:
     whether the broker is. `losses`: how often it was lost until now. `again`: as in Again.
     `answers` returns if the broker does, and raises BrokerAway. `now`: the clock of `saved`.
+    `wall`: Unix seconds.
     """
 
     def __init__(
@@ -60,11 +75,20 @@ class KeptSessions:
         again: Again,
         answers: Callable[[], Awaitable[object]],
         now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._site, self._store, self._audit = site, store, audit
         self._forget, self._there, self._losses = forget, there, losses
-        self._again, self._answers, self._now = again, answers, now
-        self._kept = {(row.client, row.client_id): row.gen for row in store.kept()}
+        self._again, self._answers, self._now, self._wall = again, answers, now, wall
+        self._kept: dict[Key, int] = {}
+        # Of those that a clock ends: the interval; and when, of those without a connection.
+        self._expiry: dict[Key, int] = {}
+        self._ends: dict[Key, float] = {}
+        # Of these the store does not know yet when they end.
+        self._untold: set[Key] = set()
+        self._telling: asyncio.Task[None] | None = None
+        for row in store.kept():
+            self._begin(row)
         # Of those that began at the broker while this runs: how often it had been lost by then.
         self._began: dict[Key, int] = {}
         # What the broker may not have saved: filters, and "" for the session, with the time since
@@ -76,7 +100,20 @@ class KeptSessions:
         self._later: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
-    async def prepare(self, client: Client, gen: int, client_id: str, clean: bool) -> bool:
+    def _begin(self, row: KeptSession) -> None:
+        key = row.client, row.client_id
+        self._kept[key] = row.gen
+        if row.expiry == NEVER:
+            return
+        left = min(max(row.ends - self._wall(), 0.0), row.expiry) if row.ends else row.expiry
+        self._expiry[key] = row.expiry
+        self._ends[key] = self._now() + left
+        if not row.ends:
+            self._untold.add(key)
+
+    async def prepare(
+        self, client: Client, gen: int, client_id: str, clean: bool, expiry: int = NEVER
+    ) -> bool:
         """Before the session's own link is opened: ends a session there that belongs to an older
         secret, or in whose place a clean one comes; and has the store note a kept one, so that it
         can be ended some day. Whether the store knew it already. Raises BrokerAway,
@@ -88,14 +125,15 @@ class KeptSessions:
             if held is not None:
                 await self._end(key, held)
             return False
-        if held is None or held <= client.ended:
+        if held is None or held <= client.ended or self._expired(key):
             # The store knows of none. The broker may have one, if the store was lost or restored.
             await self._end(key, held or 0)
         known = key in self._kept
         if not known:
             self._check_room(client)
-        if self._kept.get(key) != gen:
-            await self._keep(key, gen)
+        held_for = self._expiry.get(key, NEVER)
+        if self._kept.get(key) != gen or held_for != expiry or key in self._ends:
+            await self._keep(key, gen, expiry)
         return known
 
     def _check_room(self, client: Client) -> None:
@@ -155,9 +193,11 @@ class KeptSessions:
         done once more.
         """
         young = self._young
-        keys = [key for key in self._kept if young is None or key in young]
-        if self._site.kg_there:  # as in _sweep
-            keys = [key for key in keys if not self._is_over(key, self._kept[key])]
+        keys = [
+            key
+            for key, gen in self._kept.items()
+            if (young is None or key in young) and not self._is_over(key, gen)
+        ]
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(key: Key) -> bool:
@@ -210,17 +250,65 @@ class KeptSessions:
             log.warning("client %d: session '%s': %d filters refused", key[0], text, refused)
         return lost
 
-    async def _keep(self, key: Key, gen: int) -> None:
-        before = self._kept.get(key)
+    async def _keep(self, key: Key, gen: int, expiry: int) -> None:
+        rows: list[dict[Key, Any]] = [self._kept, self._expiry, self._ends]
+        before = [row.get(key) for row in rows]
+        # At once: no clock ends it while this is written.
+        self._forgets(key)
         self._kept[key] = gen
+        if expiry != NEVER:
+            self._expiry[key] = expiry
         try:
-            await self._store.commit([KeptSession(*key, gen)])
+            await self._store.commit([KeptSession(*key, gen, expiry)])
         except StoreError:
-            if before is None:
-                self._kept.pop(key, None)
-            else:
-                self._kept[key] = before
+            self._forgets(key)
+            for row, value in zip(rows, before, strict=True):
+                if value is not None:
+                    row[key] = value
+            self._untold |= {key} & self._ends.keys()
             raise
+
+    def _forgets(self, key: Key) -> None:
+        self._kept.pop(key, None)
+        self._expiry.pop(key, None)
+        self._ends.pop(key, None)
+        self._untold.discard(key)
+
+    # --- what a clock ends ---
+
+    def left(self, key: Key) -> None:
+        """The newest connection of this session is over."""
+        expiry = self._expiry.get(key)
+        if expiry is not None and key not in self._ends:
+            self._ends[key] = self._now() + expiry
+            self._untold.add(key)
+
+    def _expired(self, key: Key) -> bool:
+        return self._ends.get(key, math.inf) <= self._now()
+
+    def tick(self) -> None:
+        """About once a second: ends what is over, and has the store note what will be."""
+        idle = self._sweeping is None or self._sweeping.done()
+        if idle and self._there() and any(self._expired(k) for k in self._ends.keys() - self.stuck):
+            self.sweep()
+        if self._untold and (self._telling is None or self._telling.done()):
+            loop = asyncio.get_running_loop()
+            self._telling = loop.create_task(self.tell(), name="sessions that end")
+
+    async def tell(self) -> None:
+        """The store is told when sessions end that it does not know of yet."""
+        untold, self._untold = self._untold, set()
+        ahead = self._wall() - self._now()
+        records: list[StoreRecord] = [
+            KeptLeft(*key, self._kept[key], math.ceil(self._ends[key] + ahead))
+            for key in untold
+            if key in self._kept and key in self._ends
+        ]
+        try:
+            if records:
+                await self._store.commit(records)
+        except StoreError:
+            self._untold |= untold & self._ends.keys()
 
     # --- what is over ---
 
@@ -239,28 +327,36 @@ class KeptSessions:
         self._sweeping = asyncio.get_running_loop().create_task(work(), name="old sessions")
 
     async def _sweep(self) -> None:
-        if not self._site.kg_there:
-            return  # an old copy of the keys may lack clients
         for key, gen in list(self._kept.items()):
             if not self._there():
                 return  # this begins anew when the broker is back
             if self._kept.get(key) != gen or not self._is_over(key, gen):
                 continue
+            if self._expired(key):
+                text = plain(key[1], 100)
+                log.info("client %d: its session '%s' is over, after %d s without a connection",
+                         key[0], text, self._expiry[key])  # fmt: skip
             try:
                 await self._end(key, gen)
             except (BrokerAway, StoreError) as error:
                 if self._there():
                     self._stuck(key, str(error))
         # Ended since, or not to be ended any more.
-        for key in [key for key in self.stuck if not self._is_over(key, self._kept.get(key))]:
+        for key in [key for key in self.stuck if self._goes_on(key)]:
             del self.stuck[key]
         self._try_again()
 
-    def _is_over(self, key: Key, gen: int | None) -> bool:
+    def _is_over(self, key: Key, gen: int) -> bool:
+        if self._expired(key):
+            return True
+        if not self._site.kg_there:
+            return False  # an old copy of the keys may lack clients
         client = self._site.ring.clients.get(key[0])
-        if gen is None:
-            return False
         return client is None or gen <= client.ended or client.disabled
+
+    def _goes_on(self, key: Key) -> bool:
+        gen = self._kept.get(key)
+        return gen is None or (self._site.kg_there and not self._is_over(key, gen))
 
     def _stuck(self, key: Key, reason: str) -> None:
         if key in self.stuck:
@@ -295,4 +391,4 @@ class KeptSessions:
             self._young.pop(key, None)
         await self._store.commit([KeptGone(*key, gen)])
         if self._kept.get(key) == gen:
-            del self._kept[key]
+            self._forgets(key)

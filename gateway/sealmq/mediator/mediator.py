@@ -131,6 +131,7 @@ class Mediator:
             lambda: self.control.losses,
             partial(open_again, address),
             lambda: self.control.life(),
+            wall=lambda: self._clock.now_ms() / 1000,
         )
         # The broker has back what it had lost of kept sessions.
         self._reopened = asyncio.Event()
@@ -245,6 +246,7 @@ class Mediator:
         """Waits, for a moment, for what was still under way: wills of clients that were cut off."""
         if tasks := self._questions.tasks | self._wills.tasks:
             await asyncio.wait(tasks, timeout=2.0)
+        await self.kept_sessions.tell()
 
     async def close(self) -> None:
         """Closes the links that may still be open, and writes the journal to its end."""
@@ -261,6 +263,7 @@ class Mediator:
         self._follow_clock()
         self.journal.tick()
         self.kept_sessions.saved(self.journal.saved_before)
+        self.kept_sessions.tick()
         # The live link asks as well, but not while it is away.
         self._credit.overdue()
         if self.site.engine.counts.news:

@@ -92,7 +92,9 @@ class SessionLinks:
             await asyncio.wait({before.done}, timeout=OPENING_S)
         if effect.fresh:
             await kept.prepare(session.client, effect.gen, session.client_id, clean=True)
-        known = await kept.prepare(session.client, effect.gen, session.client_id, effect.clean)
+        known = await kept.prepare(
+            session.client, effect.gen, session.client_id, effect.clean, effect.expiry
+        )
         if effect.clean:
             return fx.Opened(False)
         _, present = await self._open_own(links, clean=False)
@@ -228,6 +230,8 @@ class SessionLinks:
         if links.live:
             self._live.unsubscribe(session, links.live)
             links.live = set()
+        if links.key is not None and self._newest.get(links.key) is links:
+            self._kept.left(links.key)
         self._forget_when_done(links)
 
     def _of(self, session: Session) -> _Links:

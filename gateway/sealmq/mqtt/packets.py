@@ -60,6 +60,8 @@ class Wishes(NamedTuple):
     `fresh`: nothing of an older session of this identifier, though this one may be kept.
     `receive_max`: messages of QoS 1 and 2 under way to the client. `max_packet`: bytes of a whole
     packet to it. `alias_max`: topic aliases that it takes. `reasons`: whether it wants texts.
+    `expiry`: for how many seconds a session that is kept outlives its connection; 0xFFFFFFFF: no
+    clock ends it.
     """
 
     fresh: bool = False
@@ -67,6 +69,7 @@ class Wishes(NamedTuple):
     max_packet: int = 268_435_460
     alias_max: int = 0
     reasons: bool = True
+    expiry: int = 0xFFFFFFFF
 
 
 NO_WISHES = Wishes()

@@ -25,9 +25,9 @@ from sealmq.families.told import FAMILY as TOLD
 from sealmq.site.layout import sync_folder
 from sealmq.site.reserve import Reserve
 
-from . import left, tables, usage
+from . import kept, left, tables, usage
 from .errors import StoreCorrupt, StoreError, StoreUnavailable
-from .metadata import metadata
+from .metadata import add_columns, metadata
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -42,6 +42,8 @@ def create(path: Path, busy_s: float) -> Engine:
         with engine.begin() as conn:
             metadata.create_all(conn)
             usage.add_column(conn)
+            for table in (left.kept, kept.kept_subs):
+                add_columns(conn, table)
             row = insert(tables.meta).values(key="format", value=tables.FORMAT)
             conn.execute(row.on_conflict_do_nothing())
             own = insert(tables.meta).values(key=tables.IDENTITY, value=secrets.token_hex(16))

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert
 
 from .left import kept
-from .metadata import metadata
+from .metadata import metadata, there
 from .records import KeptSub, KeptSubGone
 
 kept_subs = Table(
@@ -34,6 +34,8 @@ kept_subs = Table(
     Column("filter", String, primary_key=True),
     Column("qos", Integer, nullable=False),
     Column("at", String, nullable=False),
+    # A file of an older version gets it when it opens.
+    Column("identifier", Integer, nullable=False, server_default="0"),
     ForeignKeyConstraint(
         ["client", "client_id"], [kept.c.client, kept.c.client_id], ondelete="CASCADE"
     ),
@@ -51,7 +53,7 @@ def write(conn: Connection, record: KeptSub | KeptSubGone) -> None:
     conn.execute(
         row.on_conflict_do_update(
             index_elements=[c.client, c.client_id, c.filter],
-            set_={"qos": row.excluded.qos, "at": row.excluded.at},
+            set_={name: row.excluded[name] for name in ("qos", "at", "identifier")},
         )
     )
 
@@ -70,5 +72,5 @@ def read_all(conn: Connection) -> list[KeptSub]:
     if not inspect(conn).has_table(kept_subs.name):
         return []
     c = kept_subs.c
-    found = conn.execute(select(kept_subs).order_by(c.client, c.client_id, c.filter))
+    found = conn.execute(select(*there(conn, kept_subs)).order_by(c.client, c.client_id, c.filter))
     return [KeptSub(*row) for row in found]

@@ -18,11 +18,12 @@ from sqlalchemy import (
     and_,
     delete,
     select,
+    update,
 )
 from sqlalchemy.dialects.sqlite import insert
 
-from .metadata import metadata
-from .records import KeptGone, KeptSession, WillGone, WillRecord
+from .metadata import metadata, there
+from .records import NEVER, KeptGone, KeptLeft, KeptSession, WillGone, WillRecord
 
 wills = Table(
     "wills",
@@ -45,9 +46,12 @@ kept = Table(
     Column("client", Integer, primary_key=True, autoincrement=False),
     Column("client_id", String, primary_key=True),
     Column("gen", Integer, nullable=False),
+    # A file of an older version gets these when it opens.
+    Column("expiry", Integer, nullable=False, server_default=str(NEVER)),
+    Column("ends", Integer, nullable=False, server_default="0"),
 )
 
-Left = WillRecord | WillGone | KeptSession | KeptGone
+Left = WillRecord | WillGone | KeptSession | KeptLeft | KeptGone
 
 
 def write(conn: Connection, record: Left) -> None:
@@ -60,13 +64,18 @@ def write(conn: Connection, record: Left) -> None:
             c = wills.c
             mine = and_(c.client == client, c.client_id == client_id, c.gen == gen)
             conn.execute(delete(wills).where(mine, c.boot == boot, c.conn == number))
-        case KeptSession(client, client_id, gen):
-            row = insert(kept).values(client=client, client_id=client_id, gen=gen)
+        case KeptSession():
+            values = {f.name: getattr(record, f.name) for f in fields(record)}
+            row = insert(kept).values(**values)
+            new = {name: row.excluded[name] for name in ("gen", "expiry", "ends")}
             conn.execute(
                 row.on_conflict_do_update(
-                    index_elements=[kept.c.client, kept.c.client_id], set_={"gen": row.excluded.gen}
+                    index_elements=[kept.c.client, kept.c.client_id], set_=new
                 )
             )
+        case KeptLeft(client, client_id, gen, ends):
+            mine = and_(kept.c.client == client, kept.c.client_id == client_id)
+            conn.execute(update(kept).where(mine, kept.c.gen == gen).values(ends=ends))
         case KeptGone(client, client_id, gen):
             mine = and_(kept.c.client == client, kept.c.client_id == client_id)
             conn.execute(delete(kept).where(mine, kept.c.gen == gen))
@@ -80,7 +89,7 @@ def read_wills(conn: Connection) -> list[WillRecord]:
 
 def read_kept(conn: Connection) -> list[KeptSession]:
     """All kept sessions."""
-    return [KeptSession(*row) for row in conn.execute(select(kept))]
+    return [KeptSession(*row) for row in conn.execute(select(*there(conn, kept)))]
 
 
 def gone(will: WillRecord) -> WillGone:

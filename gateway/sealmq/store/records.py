@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from sealmq.families.records import FamilyRecord, ResetDone, TopicLabel, TopicReset
 
+NEVER = 0xFFFFFFFF
+"""The session expiry interval of a session that no clock ends."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionMark:
@@ -64,11 +67,27 @@ class WillGone:
 
 @dataclass(frozen=True, slots=True)
 class KeptSession:
-    """The broker keeps a session for (client, client id); `gen` is the one it was proved with."""
+    """The broker keeps a session for (client, client id); `gen` is the one it was proved with.
+
+    `expiry`: for how many seconds without a connection, NEVER: no clock ends it. `ends`: Unix
+    seconds, 0 while it has a connection, or if nobody came to write it.
+    """
 
     client: int
     client_id: str
     gen: int
+    expiry: int = NEVER
+    ends: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLeft:
+    """Its connection is over; nothing happens if there is no row with this `gen`."""
+
+    client: int
+    client_id: str
+    gen: int
+    ends: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +104,8 @@ class KeptSub:
     """A subscription of a kept session, which must be in the store; the last writer wins.
 
     `filter`: as it stood behind the token, purpose included. `qos`: what the broker granted. `at`:
-    the filter that it stands under at the broker, "" while it does not stand there.
+    the filter that it stands under at the broker, "" while it does not stand there. `identifier`:
+    the client's own for it, 0: none.
     """
 
     client: int
@@ -93,6 +113,7 @@ class KeptSub:
     filter: str
     qos: int
     at: str
+    identifier: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +144,7 @@ StoreRecord = (
     | WillRecord
     | WillGone
     | KeptSession
+    | KeptLeft
     | KeptGone
     | KeptSub
     | KeptSubGone

@@ -7,7 +7,6 @@ mark only rises. So it holds between processes too.
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
 
 from sqlalchemy import (
     Column,
@@ -18,7 +17,6 @@ from sqlalchemy import (
     Table,
     and_,
     delete,
-    inspect,
     or_,
     select,
 )
@@ -28,11 +26,12 @@ from sealmq.families.records import FamilyRecord, Record, ResetDone, TopicLabel,
 
 from . import kept, left
 from .errors import StoreError
-from .metadata import metadata
+from .metadata import metadata, there
 from .records import (
     CacheBlob,
     Held,
     KeptGone,
+    KeptLeft,
     KeptSession,
     KeptSub,
     KeptSubGone,
@@ -107,7 +106,7 @@ def write(conn: Connection, record: StoreRecord) -> Held:
             return _session_mark(conn, record)
         case CacheBlob():
             _cache_blob(conn, record)
-        case WillRecord() | WillGone() | KeptSession() | KeptGone():
+        case WillRecord() | WillGone() | KeptSession() | KeptLeft() | KeptGone():
             left.write(conn, record)
         case KeptSub() | KeptSubGone():
             kept.write(conn, record)
@@ -192,20 +191,14 @@ def read_records(conn: Connection) -> list[Record]:
     """All that policy families index."""
     records: list[Record] = list(read_topics(conn))
     records += [TopicReset(topic, done=True) for topic in conn.scalars(select(resets.c.topic))]
-    records += [FamilyRecord(*row) for row in conn.execute(select(*_there(conn)))]
+    records += [FamilyRecord(*row) for row in conn.execute(select(*there(conn, families)))]
     return records
 
 
 def read_family(conn: Connection, family: str) -> list[FamilyRecord]:
     """The rows of one family."""
-    found = select(*_there(conn)).where(families.c.family == family)
+    found = select(*there(conn, families)).where(families.c.family == family)
     return [FamilyRecord(*row) for row in conn.execute(found)]
-
-
-def _there(conn: Connection) -> list[Column[Any]]:
-    """The columns of `families`: who only reads may meet a file of an older version."""
-    names = {column["name"] for column in inspect(conn).get_columns(families.name)}
-    return [column for column in families.c if column.name in names]
 
 
 def read_sessions(conn: Connection) -> dict[int, SessionMark]:

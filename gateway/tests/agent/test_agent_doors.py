@@ -257,6 +257,7 @@ class Account:
         self.user = SimpleNamespace(name="ha", discovery=judge, say={}, acknowledge=False)
         self.published = 0
         self.kept: list[bool] = []
+        self.expiries: list[int | None] = []
 
     async def until_up(self, seconds: float) -> bool:
         return True
@@ -268,8 +269,9 @@ class Account:
     def received_of(self, client_id: str, present: bool) -> Unreleased:
         return Unreleased()
 
-    def reader(self, client_id: str, kept: bool, *more: Any) -> Seat:
+    def reader(self, client_id: str, kept: bool, expiry: int | None, *more: Any) -> Seat:
         self.kept.append(kept)
+        self.expiries.append(expiry)
         return Seat()
 
     async def enter(self, seat: Seat) -> None: ...
@@ -360,6 +362,20 @@ def test_a_session_that_ends_with_its_connection_by_disconnect_ends_at_the_site(
             wire.says.put_nowait(left(expiry))
             await calm()
             assert account.kept == sites
+
+    played(story)
+
+
+@pytest.mark.parametrize(
+    ("expiry", "sites"), [(60, [None, 60]), (0xFFFFFFFF, [None, None]), (0, [])]
+)
+def test_how_long_a_session_is_kept_is_what_the_site_is_told(
+    expiry: int, sites: list[int | None]
+) -> None:
+    async def story() -> None:
+        # Clean Start: what there is of it ends first.
+        async with joined(five(expiry)) as (_, _wire, account):
+            assert account.expiries == sites
 
     played(story)
 

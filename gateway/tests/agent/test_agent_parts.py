@@ -221,7 +221,7 @@ def test_a_refusal_is_told_as_far_as_the_client_s_mqtt_can() -> None:
     asked = Sub(True, 5, (("a", 1), ("b", 1)))
     assert Three().granted(asked, [1, no]) == build.suback(5, [1, 0x80])
     assert not Three().tells
-    assert Three().connack(False, Refusal("password", "", ""), "", False) == b"\x20\2\0\4"
+    assert Three().connack(False, Refusal("password", "", ""), "") == b"\x20\2\0\4"
 
 
 OLD = build.connect("id").replace(b"\0\4MQTT\4", b"\0\6MQIsdp\3").replace(b"\x10\x0e", b"\x10\x10")

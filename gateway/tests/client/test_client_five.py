@@ -107,6 +107,14 @@ def test_a_server_of_3_1_1_alone_says_so() -> None:
     assert isinstance(connect_refused(0x87), NotAuthorised)
     with pytest.raises(Malformed, match="protocol 3"):
         Options(protocol=3)
+    for wrong in (
+        {"expiry": 60},
+        {"expiry": 60, "protocol": 5},
+        {"expiry": 0, "protocol": 5, "clean": False},
+        {"expiry": 0xFFFFFFFF, "protocol": 5, "clean": False},
+    ):
+        with pytest.raises(Malformed, match="expiry"):
+            Options(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("speech", [V311, V5])

@@ -14,7 +14,8 @@ from mediator_world import PANEL
 from reader_scene import Scene
 from sealmq.mediator.core.effects import LOST, MAYBE, SURE, BrokerAway
 from sealmq.mediator.kept_sessions import KeptSessions
-from sealmq.store import KeptGone, KeptSession, KeptSub, Store
+from sealmq.store import KeptGone, KeptSession, KeptSub, Store, StoreUnavailable
+from sealmq.store.records import NEVER
 
 KEY = (PANEL, "tablet")
 A, B = KeptSub(*KEY, "!AP/a{x}", 1, "a"), KeptSub(*KEY, "b", 0, "b")
@@ -27,7 +28,8 @@ class Place:
         self.scene = Scene()
         self.store = store
         self.forgotten: list[str] = []
-        self.losses, self.now = 0, 0.0
+        self.losses, self.now, self.wall = 0, 0.0, 1_800_000_000.0
+        self.there = True
         # What the broker has: filters by session.
         self.broker: dict[str, dict[str, int]] = {}
         self.refuses: set[str] = set()
@@ -43,11 +45,12 @@ class Place:
             store,
             audit,
             self._forget,
-            lambda: True,
+            lambda: self.there,
             lambda: self.losses,
             self._again,
             self._answers,
             lambda: self.now,
+            lambda: self.wall + self.now,
         )
         return self.sessions
 
@@ -65,10 +68,10 @@ class Place:
     async def _answers(self) -> None:
         pass
 
-    async def opened(self, present: bool, gen: int = 1) -> list[KeptSub]:
+    async def opened(self, present: bool, gen: int = 1, expiry: int = NEVER) -> list[KeptSub]:
         """A CONNECT with Clean Session 0, as far as sessions go."""
         client = self.scene.site.ring.clients[PANEL]
-        known = await self.sessions.prepare(client, gen, KEY[1], clean=False)
+        known = await self.sessions.prepare(client, gen, KEY[1], False, expiry)
         return await self.sessions.subscriptions(KEY, gen, known, present)
 
     async def cleaned(self) -> None:
@@ -239,5 +242,139 @@ def test_nothing_is_remembered_of_a_session_that_the_broker_was_made_to_forget(
             place.sessions.sweep()
             await so(lambda: not place.store.kept())
         assert place.sessions.doubtful(KEY, present=True) == MAYBE
+
+    asyncio.run(story())
+
+
+# --- what a clock ends ---
+
+
+async def ticks(place: Place) -> None:
+    place.sessions.tick()
+    await so(lambda: not place.sessions._untold)
+    await asyncio.sleep(0.01)
+
+
+def test_a_session_ends_so_long_after_its_connection_as_its_connect_has_said(place: Place) -> None:
+    async def story() -> None:
+        await place.opened(present=False, expiry=3600)
+        await place.store.commit([A])
+        place.now = 10_000.0
+        await ticks(place)
+        assert place.store.kept() == [KeptSession(*KEY, 1, 3600)], "while it is connected"
+        place.sessions.left(KEY)
+        place.now += 3599
+        await ticks(place)
+        assert await place.opened(present=True, expiry=3600) == [A], "back in time"
+        place.now += 10_000
+        await ticks(place)
+        assert place.store.kept() == [KeptSession(*KEY, 1, 3600)]
+        forgotten = len(place.forgotten)
+        place.sessions.left(KEY)
+        place.now += 3600
+        await ticks(place)
+        await so(lambda: not place.store.kept())
+        assert len(place.forgotten) == forgotten + 1
+        assert await place.opened(present=False, expiry=3600) == []
+
+    asyncio.run(story())
+
+
+def test_a_client_that_comes_back_too_late_finds_nothing_though_the_clock_was_not_looked_at(
+    place: Place,
+) -> None:
+    async def story() -> None:
+        await place.opened(present=False, expiry=60)
+        await place.store.commit([A])
+        place.sessions.left(KEY)
+        place.now = 60.0
+        forgotten = len(place.forgotten)
+        # The broker is made to forget it before it is asked for it.
+        client = place.scene.site.ring.clients[PANEL]
+        assert not await place.sessions.prepare(client, 1, KEY[1], False, 60)
+        assert len(place.forgotten) == forgotten + 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_restart_of_the_mediator_gives_a_session_no_more_than_its_interval(
+    told: bool, place: Place
+) -> None:
+    async def story() -> None:
+        await place.opened(present=False, expiry=3600)
+        place.sessions.left(KEY)
+        if told:
+            await ticks(place)
+        place.now = 3000.0
+        place.restarted()
+        await ticks(place)
+        # Of one that was killed before it wrote when, the interval begins anew, once.
+        left = 600 if told else 3600
+        for _ in range(2):
+            place.restarted()
+        place.now += left - 1
+        await ticks(place)
+        assert place.store.kept()
+        place.now += 1
+        await ticks(place)
+        await so(lambda: not place.store.kept())
+
+    asyncio.run(story())
+
+
+def test_a_clock_that_was_set_while_the_mediator_was_away_ends_none_later_than_its_interval(
+    place: Place,
+) -> None:
+    async def story() -> None:
+        await place.opened(present=False, expiry=60)
+        place.sessions.left(KEY)
+        await ticks(place)
+        place.wall -= 10**6
+        place.restarted()
+        place.now += 60
+        await ticks(place)
+        await so(lambda: not place.store.kept())
+
+    asyncio.run(story())
+
+
+def test_what_is_over_while_the_broker_is_away_ends_when_it_is_back(place: Place) -> None:
+    async def story() -> None:
+        await place.opened(present=False, expiry=60)
+        place.sessions.left(KEY)
+        place.there, place.now = False, 60.0
+        await ticks(place)
+        assert place.store.kept()
+        place.there = True
+        await place.sessions.reopen()
+        assert place.asked == [], "nothing is opened again that is over"
+        await ticks(place)
+        await so(lambda: not place.store.kept())
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_leaves_the_session_as_it_was(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        await place.opened(present=False, expiry=60)
+        place.sessions.left(KEY)
+        commit = place.store.commit
+
+        async def full(*words: Any) -> Any:
+            raise StoreUnavailable("no space left")
+
+        monkeypatch.setattr(place.store, "commit", full)
+        await place.sessions.tell()
+        with pytest.raises(StoreUnavailable):
+            await place.opened(present=True, expiry=3600)
+        monkeypatch.setattr(place.store, "commit", commit)
+        await ticks(place)
+        assert place.store.kept()[0].ends == 1_800_000_060
+        place.now = 60.0
+        await ticks(place)
+        await so(lambda: not place.store.kept())
 
     asyncio.run(story())

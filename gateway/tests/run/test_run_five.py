@@ -5,11 +5,14 @@ it, beside one that speaks 3.1.1.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -167,6 +170,41 @@ def test_a_kept_session_goes_on_and_clean_start_begins_it_anew(
         assert reader.present, "it was kept all the same"
         await reader.disconnect()
         await sensor.disconnect()
+
+    with running(tmp_path, "--broker", "mosquitto") as site:
+        asyncio.run(play(site))
+
+
+def _is_back(site: RealSite, was: int) -> bool:
+    return bool(site.status()["code"] == 0 and site.row("mediator")["pid"] != was)
+
+
+@pytest.mark.full
+def test_a_session_is_kept_for_as_long_as_its_client_has_said_whoever_is_killed(
+    tmp_path: Path,
+) -> None:
+    hour = Options(protocol=5, clean=False, client_id="kept", reconnect=False, expiry=3600)
+
+    async def play(site: RealSite) -> None:
+        reader = await client(site, "monitor", hour)
+        assert await reader.subscribe(TOPIC, qos=1) == [1]
+        await reader.disconnect()
+        was = (await asyncio.to_thread(site.row, "mediator"))["pid"]
+        os.kill(was, signal.SIGKILL)
+        back = partial(_is_back, site, was)
+        await asyncio.to_thread(until, back, "the mediator")
+        sensor = await client(site, "m1-temp-sensor")
+        await sensor.publish(TOPIC, b"while away", qos=1, life=10)
+        await sensor.disconnect()
+        reader = await client(site, "monitor", replace(hour, expiry=1))
+        assert reader.present
+        assert (await reader.receive(within=30)).payload == b"while away"
+        await reader.disconnect()
+        log = site.ups[-1].err
+        until(lambda: "is over" in log.read_text(), "the session's end")
+        reader = await client(site, "monitor", hour)
+        assert not reader.present
+        await reader.disconnect()
 
     with running(tmp_path, "--broker", "mosquitto") as site:
         asyncio.run(play(site))

@@ -12,6 +12,7 @@ import pytest
 from sealmq.store import (
     Held,
     KeptGone,
+    KeptLeft,
     KeptSession,
     KeptSub,
     KeptSubGone,
@@ -20,6 +21,7 @@ from sealmq.store import (
     StoreError,
     StoreRecord,
 )
+from sealmq.store.store import Reader
 
 SESSION = KeptSession(7, "tablet", 3)
 A = KeptSub(7, "tablet", "!AP/a/%23{billing}", 1, "a/#")
@@ -85,6 +87,42 @@ def test_none_is_kept_without_its_session(store: Store) -> None:
         commit(store, A)
     commit(store, SESSION)
     assert subs(store) == ()
+
+
+def test_when_a_session_ends_is_of_the_one_that_was_left_and_of_no_newer_one(
+    store: Store, path: Path
+) -> None:
+    hour = KeptSession(7, "tablet", 3, 3600)
+    commit(store, hour, A)
+    commit(store, KeptLeft(7, "tablet", 2, 5_000), KeptLeft(7, "other", 3, 5_000))
+    assert store.kept() == [hour]
+    commit(store, KeptLeft(7, "tablet", 3, 5_000))
+    store.close()
+    again = Store.open(path)
+    assert again.kept() == [KeptSession(7, "tablet", 3, 3600, 5_000)]
+    assert subs(again) == (A,)
+    commit(again, hour)
+    assert again.kept() == [hour], "its client is back"
+    again.close()
+
+
+def test_a_store_of_before_has_sessions_that_no_clock_ends(store: Store, path: Path) -> None:
+    commit(store, SESSION, A)
+    store.close()
+    with sqlite3.connect(path) as old:
+        for table, column in (("kept", "expiry"), ("kept", "ends"), ("kept_subs", "identifier")):
+            old.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    old.close()
+    reader = Reader.open_readonly(path)
+    assert reader.kept() == [SESSION]
+    assert reader.kept_subs() == [A]
+    reader.close()
+    again = Store.open(path)
+    assert again.kept() == [SESSION]
+    commit(again, KeptSession(7, "tablet", 3, 9, 10), KeptSub(7, "tablet", "b", 2, "b", 4))
+    assert again.kept() == [KeptSession(7, "tablet", 3, 9, 10)]
+    assert subs(again) == (A, KeptSub(7, "tablet", "b", 2, "b", 4))
+    again.close()
 
 
 def test_a_store_of_before_opens_and_takes_them(store: Store, path: Path) -> None:

@@ -62,12 +62,13 @@ class BrokerFilter:
         return max(qos, default=NONE)
 
     @property
-    def rows(self) -> list[tuple[str, int, str]]:
+    def rows(self) -> list[tuple[str, int, str, int]]:
         """For the store: the filters that the broker has taken, with their filter at the broker, ""
-        while they are paused.
+        while they are paused, and the client's identifier.
         """
         at = "" if self.have == NONE else self.filter
-        return [(raw, held.qos, at) for raw, held in self.held.items() if held.taken]
+        held = self.held.items()
+        return [(raw, one.qos, at, one.identifier) for raw, one in held if one.taken]
 
     def sent(self, qos: int) -> int:
         """A SUBSCRIBE at this QoS, or an UNSUBSCRIBE (NONE), is on its way: its turn."""

@@ -113,7 +113,10 @@ def enter(s: Entrant, packet: Connect, claim: Claim) -> Task:
             yield from _accept_will(s, packet.will)
         if s.state == _CLOSED:
             return
-        opened: Opened = yield OpenSession(0, claim.gen, packet.clean_session, packet.wishes.fresh)
+        wishes = packet.wishes
+        opened: Opened = yield OpenSession(
+            0, claim.gen, packet.clean_session, wishes.fresh, wishes.expiry
+        )
         tlv = EMPTY
         if claim.wants_kg_time and s.state != _CLOSED:
             blob = yield AskTime(0, time_nonce(claim.salt, claim.boot, claim.conn))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sealmq.mqtt import Publish
-from sealmq.store.records import StoreRecord, WillRecord
+from sealmq.store.records import NEVER, StoreRecord, WillRecord
 from sealmq_spec.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class Commit(NamedTuple):
 
 class OpenSession(NamedTuple):
     """A place for this session, and its session at the broker. `clean` as in CONNECT; `gen` is the
-    proof's. `fresh`: nothing of an older session, though this one may be kept.
+    proof's. `fresh`: nothing of an older session, though this one may be kept. `expiry`: how long
+    one that is kept outlives its connection, as in Wishes.
 
     The shell chooses the client identifier at the broker. The session's own link is not read before
     the first PauseLink(False). Answer: Opened, or BrokerAway, StoreUnavailable, NoPlace,
@@ -65,6 +66,7 @@ class OpenSession(NamedTuple):
     gen: int
     clean: bool
     fresh: bool = False
+    expiry: int = NEVER
 
 
 class Subscribe(NamedTuple):

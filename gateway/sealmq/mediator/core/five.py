@@ -56,7 +56,7 @@ class Five:
         self._site = site
         self._decoder = v5.Decoder5(_MOST, MAX_CONNECT_BODY, ALIASES)
         self._fault = ""
-        self._wishes, self._kept = Wishes(), False
+        self._wishes = Wishes()
         # Topics to the client, by name.
         self._aliases: dict[str, int] = {}
         self.wire = Wire(
@@ -114,8 +114,8 @@ class Five:
             said.get(v5.MAX_PACKET, Wishes().max_packet),
             said.get(v5.ALIAS_MAX, 0),
             bool(said.get(v5.PROBLEM_INFO, 1)),
+            said.get(v5.SESSION_EXPIRY, 0),
         )
-        self._kept = said.get(v5.SESSION_EXPIRY, 0) > 0
         if v5.AUTH_METHOD in said:
             raise NotTaken(
                 "CONNECT with an authentication method; the proof is user name and password",
@@ -134,7 +134,7 @@ class Five:
             _no_words("will", of)
             will = Will(topic, payload, qos, retain)
         return Connect(
-            packet.client_id, 5, not self._kept, packet.keepalive, will, packet.username,
+            packet.client_id, 5, wishes.expiry == 0, packet.keepalive, will, packet.username,
             packet.password, packet.raw, wishes,
         )  # fmt: skip
 
@@ -151,12 +151,6 @@ class Five:
     def _subscribe(self, packet: v5.Subscribe5) -> Subscribe:
         _no_words("SUBSCRIBE", packet.properties)
         number = packet.properties.get(v5.SUBSCRIPTION_ID, 0)
-        if number and self._kept:
-            raise NotTaken(
-                "SUBSCRIBE with a subscription identifier, in a session that is kept: CONNACK said "
-                "that it has none",
-                reasons.NO_IDENTIFIERS,
-            )
         return Subscribe(
             packet.packet_id,
             tuple((one.filter, one.qos) for one in packet.filters),
@@ -175,11 +169,12 @@ class Five:
 
     def _disconnect(self, packet: v5.Disconnect5) -> Disconnect:
         expiry = packet.properties.get(v5.SESSION_EXPIRY)
-        if expiry is not None and (expiry > 0) != self._kept:
+        said = self._wishes.expiry
+        if expiry is not None and expiry != said:
             raise NotTaken(
-                f"DISCONNECT with session expiry {expiry}; whether the session is kept is said at "
-                "CONNECT alone",
-                reasons.PROTOCOL if expiry else reasons.SPECIFIC,
+                f"DISCONNECT with session expiry {expiry}, where CONNECT had {said}: no seal "
+                "covers it, so it is not taken",
+                reasons.SPECIFIC if said else reasons.PROTOCOL,
             )
         return Disconnect(with_will=packet.code != 0)
 
@@ -195,9 +190,6 @@ class Five:
             v5.ALIAS_MAX: ALIASES,
             **_lacks(self._site.broker),
         }
-        if self._kept:
-            # No clock ends it. Identifiers would have to be kept with it.
-            said |= {v5.SESSION_EXPIRY: FOR_EVER, v5.SUBSCRIPTION_IDS: 0}
         return v5.connack(present, 0, said)
 
     def _broken(self, error: ProtocolError) -> bytes:

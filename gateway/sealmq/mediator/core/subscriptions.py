@@ -276,7 +276,7 @@ class Subscriptions:
     ) -> Task:
         session = self._session
         codes = [REFUSED] * len(packet.filters)
-        rows: list[tuple[str, int, str]] = []
+        rows: list[tuple[str, int, str, int]] = []
         fetched: dict[BrokerFilter, None] = {}
         touched: dict[BrokerFilter, None] = {}
         for one in asked:
@@ -465,7 +465,9 @@ class Subscriptions:
             self._settle(target)
 
     def _restore(self, row: KeptSub) -> Task:
-        held = Held(row.qos, allowed=False, taken=True)
+        held = Held(row.qos, allowed=False, taken=True, identifier=row.identifier)
+        if row.identifier:
+            self._delivery.identifiers = self._identifiers
         if row.filter.startswith(PUBLIC):
             held.allowed = True
             target = self._put(row.filter, row.at or row.filter, held)
@@ -556,7 +558,8 @@ class Subscriptions:
     # Stored before the broker is told: else the subscription could be lost for ever.
     def _pause(self, target: BrokerFilter) -> Task:
         while any(self._stands(raw) for raw in target.held):
-            rows = [(raw, self._rows[raw].qos, "") for raw in target.held if raw in self._rows]
+            old = [self._rows[raw] for raw in target.held if raw in self._rows]
+            rows = [(row.filter, row.qos, "", row.identifier) for row in old]
             if not (yield from self._store(rows)):
                 return
         if target.wanted != NONE or target.have == NONE:
@@ -606,11 +609,11 @@ class Subscriptions:
     # --- the store, for a kept session: it is on disk before the client is told ---
 
     # Whether it was stored; if not, the session has ended.
-    def _store(self, subs: Iterable[tuple[str, int, str]]) -> Generator[Any, Any, bool]:
+    def _store(self, subs: Iterable[tuple[str, int, str, int]]) -> Generator[Any, Any, bool]:
         if not self._kept:
             return True
         key = self._session.client.number, self._session.client_id
-        rows = [KeptSub(*key, raw, qos, at) for raw, qos, at in subs]
+        rows = [KeptSub(*key, *sub) for sub in subs]
         new = [row for row in rows if self._rows.get(row.filter) != row]
         self._rows.update((row.filter, row) for row in new)
         return (yield from self._commit(new))

@@ -13,13 +13,14 @@ import pytest
 from core_world import TOPIC, Shell
 from mediator_world import PANEL, SENSOR, sealed
 from sealmq.mediator.core import reasons
-from sealmq.mediator.core.effects import End, OpenSession, Snapshot, Subscribe
+from sealmq.mediator.core.effects import Commit, End, OpenSession, Snapshot, Subscribe
 from sealmq.mediator.core.effects import Will as Fate
 from sealmq.mediator.core.five import Five, _no_words
 from sealmq.mediator.core.limits import ALIASES, LEAST_PACKET, UNDERWAY
 from sealmq.mediator.core.session import Session
 from sealmq.mqtt import NotTaken, ProtocolError, Will, build, five_client
 from sealmq.mqtt import five as v5
+from sealmq.store.records import KeptSub
 from sealmq_spec.const import CONTROL, WILL
 from sealmq_spec.session import Session as Client
 
@@ -154,6 +155,7 @@ def test_a_session_that_expires_never_or_later_is_kept_and_clean_start_begins_it
     for expiry, fresh, expected in (
         (0, True, (True, True)), (0, False, (True, False)),
         (60, False, (False, False)), (60, True, (False, True)),
+        (0xFFFFFFFF, False, (False, False)),
     ):  # fmt: skip
         shell = Shell()
         shell.later.add(OpenSession)
@@ -161,12 +163,11 @@ def test_a_session_that_expires_never_or_later_is_kept_and_clean_start_begins_it
         peer.send(peer.hello({v5.SESSION_EXPIRY: expiry}, fresh=fresh))
         asked = shell.asked[0].effect
         assert (asked.clean, asked.fresh) == expected
+        assert asked.expiry == expiry
         shell.answer()
         peer.take()
-        said = peer.got[0].properties
-        kept = not expected[0]
-        assert (said.get(v5.SESSION_EXPIRY) == 0xFFFFFFFF) == kept
-        assert (said.get(v5.SUBSCRIPTION_IDS) == 0) == kept
+        # It is as long as CONNECT has said.
+        assert not peer.got[0].properties.keys() & {v5.SESSION_EXPIRY, v5.SUBSCRIPTION_IDS}
 
 
 def test_what_the_broker_does_not_keep_is_refused_at_connect_with_its_reason() -> None:
@@ -356,11 +357,25 @@ def test_a_disconnect_may_ask_for_the_will(code: int, fate: str) -> None:
     assert [one.what for one in shell.of(Fate)] == [fate]
 
 
-@pytest.mark.parametrize("expiry", [0, 9])
-def test_a_disconnect_cannot_change_whether_the_session_is_kept(expiry: int) -> None:
-    peer = opened(Shell(), SENSOR, {} if expiry else {v5.SESSION_EXPIRY: 9})
+@pytest.mark.parametrize(
+    ("connect", "expiry", "code"),
+    [
+        (0, 60, reasons.PROTOCOL),
+        (60, 0, reasons.SPECIFIC),
+        (60, 59, reasons.SPECIFIC),
+        (60, 0xFFFFFFFF, reasons.SPECIFIC),
+    ],
+)
+def test_a_disconnect_changes_nothing_of_how_long_a_session_is_kept(
+    connect: int, expiry: int, code: int
+) -> None:
+    """No seal covers it: anybody on the path could have sent it."""
+    peer = opened(Shell(), SENSOR, {v5.SESSION_EXPIRY: connect})
     [bye] = peer.send(v5.disconnect(0, {v5.SESSION_EXPIRY: expiry}))
-    assert bye.code == (reasons.PROTOCOL if expiry else reasons.SPECIFIC)
+    assert bye.code == code
+    same = opened(Shell(), SENSOR, {v5.SESSION_EXPIRY: connect})
+    assert same.send(v5.disconnect(0, {v5.SESSION_EXPIRY: connect})) == []
+    assert same.ended
 
 
 # --- SUBSCRIBE ---
@@ -394,8 +409,12 @@ def test_an_option_that_cannot_be_kept_is_refused(options: int, code: int) -> No
     assert answer.codes == (code,)
 
 
-def test_a_kept_session_has_no_subscription_identifiers() -> None:
-    peer = opened(Shell(), PANEL, {v5.SESSION_EXPIRY: 9})
+def test_a_kept_session_keeps_its_subscription_identifiers() -> None:
+    shell = Shell()
+    peer = opened(shell, PANEL, {v5.SESSION_EXPIRY: 9})
     packet = five_client.subscribe(4, [(peer.token("a", 1), 1)], {v5.SUBSCRIPTION_ID: (7,)})
-    [bye] = peer.send(packet)
-    assert bye.code == reasons.NO_IDENTIFIERS
+    shell.later |= {Commit, Subscribe}
+    peer.send(packet)
+    shell.answer(None, [1])
+    [asked] = [one.effect for one in shell.asked]
+    assert asked.records == (KeptSub(PANEL, "id", "a", 1, "a", 7),)

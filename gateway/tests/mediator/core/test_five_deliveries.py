@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from families.gate import opened, shut
 from mediator_world import NOW_MS, SIBLING
 from reader_scene import Client, Scene
 from sealmq.mediator.core.five import EXPIRED, PACKET, Five
@@ -173,3 +174,27 @@ def test_a_kept_session_s_message_that_is_too_large_is_answered_to_the_broker() 
     scene.settle()
     scene.own(session, "t/1", scene.m3("t/1", bytes(17_408)), 1, 9)
     assert [build.puback(9)] == [build.puback(one.packet_id) for one in scene.answers]  # type: ignore[union-attr]
+
+
+def test_a_kept_session_that_comes_back_has_its_identifiers_also_of_what_was_paused() -> None:
+    scene = Scene(gate=True)
+    five = Five(scene.site)
+    five.feed(five_client.connect("id", properties={v5.SESSION_EXPIRY: 9}))
+    session = scene.open(clean=False, wire=five.wire)
+    text = scene.peer(session).token("!AP/t/%23{bill}", 1)[0]
+    session.receive(SubscribePacket(3, ((text, 1),), (FilterWishes(identifier=7),)))
+    scene.settle()
+    [row] = scene.rows.values()
+    assert (row.at, row.identifier) == ("t/#", 7)
+    scene.apply(shut("bill"))
+    scene.settle()
+    [paused] = scene.rows.values()
+    assert (paused.at, paused.identifier) == ("", 7)
+    scene.apply(opened("bill"))
+    scene.settle()
+    later = Reader5(scene)
+    later.session = scene.open(clean=False, wire=later.five.wire, rows=(row,))
+    scene.settle()
+    scene.own(later.session, "t/1", scene.m3("t/1"), 1, 9)
+    [came] = later.take()
+    assert came.properties[v5.SUBSCRIPTION_ID] == [7]
