@@ -53,7 +53,7 @@ from .traffic import Import, Traffic, now_ms
 
 log = logging.getLogger("sealmq.bridge")
 
-_POLL_S = 1.0
+_TICK_S = 1.0
 # Messages that the own broker has not taken: the most that a client may have.
 _INFLIGHT = 60
 # The mediator may not have heard yet of keys that have come.
@@ -292,8 +292,7 @@ class Bridge:
     async def _keys(self) -> None:
         """Gives peers new keys as they are made, and sees when something else crosses."""
         held, policy = self._crossings.kseq, self._crossings.policy
-        while True:
-            kseq, now = await self._kg.peer_now()
+        async for kseq, now in self._kg.peer_watch():
             if now != policy:
                 policy = now
                 await self._reread()
@@ -303,13 +302,7 @@ class Bridge:
                     await one.give()
                 for behind in self._far.values():
                     behind.again()
-            for behind in self._far.values():
-                if time.monotonic() >= behind.due:
                     await self._send_far(behind)
-            for client in (*self._out.values(), *self._in.values()):
-                if client.error is not None:
-                    raise client.error
-            await asyncio.sleep(_POLL_S)
 
     async def _reread(self) -> None:
         found = await self._kg.peer_enrol()
@@ -424,11 +417,17 @@ class Bridge:
         while True:
             self.judge.tick(now_ms())
             self._news()
+            for behind in self._far.values():
+                if time.monotonic() >= behind.due:
+                    await self._send_far(behind)
+            for client in (*self._out.values(), *self._in.values()):
+                if client.error is not None:
+                    raise client.error
             if time.monotonic() - kept > _KEEP_S:
                 kept = time.monotonic()
                 self.spool.put_judged(self.judge.changes())
             self._write()
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(_TICK_S)
 
     def _write(self) -> None:
         said = {**self._said, **{name: one.said for name, one in self._far.items()}}
