@@ -133,6 +133,7 @@ class KgClient:
         self._kseq: int | None = None
         self._changes: dict[int | None, int] = {}
         self._changed = asyncio.Event()
+        self._version: tuple[int, str] | None = None
         self._lost: KgError | None = None
         self._task = asyncio.create_task(self._read(), name="kg-link")
 
@@ -317,10 +318,11 @@ class KgClient:
         names = {int(number): str(name) for number, name in got["names"].items()}
         return Crossings(peers, got["clients"], names, got["text"], int(got["kseq"]), got["policy"])
 
-    async def peer_now(self) -> tuple[int, str]:
-        """kseq, and the digest of the policy in force."""
-        got = await self._call("peer-now")
-        return int(got["kseq"]), str(got["policy"])
+    def peer_watch(self) -> AsyncIterator[tuple[int, str]]:
+        """kseq and the digest of the policy in force: those of now, and the latest whenever keys of
+        labels or the policy may have changed. KgUnavailable when the connection ends.
+        """
+        return self._versions("peer-watch")
 
     async def peer_give(self, peer: str, certificate: bytes) -> bytes:
         """What the peer's key generator is to have, sealed for it."""
@@ -345,10 +347,21 @@ class KgClient:
         ends = got["in"], got["out"]
         return Across(*ends, senders, got["text"], int(got["kseq"]), got["policy"])
 
-    async def border_now(self) -> tuple[int, str]:
-        """kseq, and the digest of the policy in force."""
-        got = await self._call("border-now")
-        return int(got["kseq"]), str(got["policy"])
+    def border_watch(self) -> AsyncIterator[tuple[int, str]]:
+        """As `peer_watch`."""
+        return self._versions("border-watch")
+
+    async def _versions(self, op: str) -> AsyncIterator[tuple[int, str]]:
+        got = await self._call(op)
+        yield int(got["kseq"]), str(got["policy"])
+        while True:
+            while self._version is not None:
+                now, self._version = self._version, None
+                yield now
+            if self._lost is not None:
+                raise self._lost
+            self._changed.clear()
+            await self._changed.wait()
 
     async def clients(self) -> list[dict[str, Any]]:
         """number, name, label, kind, suite, disabled, removed, rotation, gen, pending.
@@ -414,6 +427,10 @@ class KgClient:
         if frame.get("event") == "changed":
             client = frame.get("client")
             self._changes[client] = int(frame["kseq"])
+            self._changed.set()
+            return
+        if frame.get("event") == "now":
+            self._version = int(frame["kseq"]), str(frame["policy"])
             self._changed.set()
             return
         if frame.get("id") == 0 and frame.get("ok") is False:

@@ -39,7 +39,7 @@ from .spool import Message, Spool, Waiting
 
 log = logging.getLogger("sealmq.border")
 
-_POLL_S = 1.0
+_TICK_S = 1.0
 # Messages that are published at once.
 _BATCH = 20
 # The reader's windows drop what comes again after a connection was lost.
@@ -80,6 +80,7 @@ class Crossing:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._publish(), name="border: publish")
                 group.create_task(self._watch(), name="border: watch")
+                group.create_task(self._tick(), name="border: tick")
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
         finally:
@@ -139,20 +140,22 @@ class Crossing:
     # --- what it tells ---
 
     async def _watch(self) -> None:
-        held, policy = self._across.kseq, self._across.policy
-        while True:
-            kseq, now = await self._kg.border_now()
-            if (kseq, now) != (held, policy):
-                held, policy = kseq, now
+        held = self._across.kseq, self._across.policy
+        async for now in self._kg.border_watch():
+            if now != held:
+                held = now
                 found = await self._kg.border_enrol(self._name)
                 if _what(found, self._name) != _what(self._across, self._name):
                     raise Changed
+
+    async def _tick(self) -> None:
+        while True:
             for client in (self._reading, self._publishing):
                 if client.error is not None:
                     raise client.error
             self._unopened()
             self._write()
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(_TICK_S)
 
     # Its client has dismissed them, and acknowledged them.
     def _unopened(self) -> None:

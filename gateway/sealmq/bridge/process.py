@@ -23,7 +23,7 @@ from sealmq import feedback, logs, loops, peerkeys
 from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain, first
 from sealmq.client import ClientError, Options
-from sealmq.client.errors import ConnectRefused
+from sealmq.client.errors import ConnectRefused, Refused
 from sealmq.client.values import Message as Delivered
 from sealmq.client.values import News
 from sealmq.families.between import Judge
@@ -53,7 +53,9 @@ from .traffic import Import, Traffic, now_ms
 
 log = logging.getLogger("sealmq.bridge")
 
-_POLL_S = 1.0
+_TICK_S = 1.0
+# What this site's own policy keeps closed is tried again, at first and at most after so long.
+_CLOSED_S = 1.0, 15.0
 # Messages that the own broker has not taken: the most that a client may have.
 _INFLIGHT = 60
 # The mediator may not have heard yet of keys that have come.
@@ -94,6 +96,9 @@ class Bridge:
         self._said = dict.fromkeys(self._neighbours, "beginning")
         self._in: dict[Import, Passing] = {}
         self._out: dict[Import, Passing] = {}
+        # What this site's own policy does not let go to a peer, and why; when it is tried again.
+        self._closed: dict[Import, str] = {}
+        self._again, self._wait = 0.0, _CLOSED_S[0]
         # Its name is the one that its neighbours know it by.
         self.judge: Judge = judging.of(
             self._config.policy.order, shown.name, shown.public,
@@ -233,7 +238,28 @@ class Bridge:
                 client = self._out[which] = Passing.of(enrolment, address, options, take)
                 await client.connect()
                 log.warning("%s: the broker keeps no session for it", label)
-            await client.subscribe("#", qos=1)
+            await self._subscribe(which)
+
+    async def _subscribe(self, which: Import) -> None:
+        """A label that this site's policy keeps closed stops nothing else."""
+        try:
+            await self._out[which].subscribe("#", qos=1)
+        except Refused as error:
+            if isinstance(error, Unavailable):
+                raise
+            if which not in self._closed:
+                log.warning("%s does not go to %s: %s", which.label, which.peer, error)
+            self._closed[which] = str(error)
+        else:
+            self._closed.pop(which, None)
+
+    async def _open_closed(self) -> None:
+        if not self._closed or time.monotonic() < self._again:
+            return
+        for which in list(self._closed):
+            await self._subscribe(which)
+        self._again = time.monotonic() + self._wait
+        self._wait = min(2 * self._wait, _CLOSED_S[1])
 
     # The mediator has judged it (GATEWAY.md G11), and tells it to this label's client.
     def _heard(self, label: str) -> Callable[[News], None]:
@@ -292,8 +318,7 @@ class Bridge:
     async def _keys(self) -> None:
         """Gives peers new keys as they are made, and sees when something else crosses."""
         held, policy = self._crossings.kseq, self._crossings.policy
-        while True:
-            kseq, now = await self._kg.peer_now()
+        async for kseq, now in self._kg.peer_watch():
             if now != policy:
                 policy = now
                 await self._reread()
@@ -303,13 +328,7 @@ class Bridge:
                     await one.give()
                 for behind in self._far.values():
                     behind.again()
-            for behind in self._far.values():
-                if time.monotonic() >= behind.due:
                     await self._send_far(behind)
-            for client in (*self._out.values(), *self._in.values()):
-                if client.error is not None:
-                    raise client.error
-            await asyncio.sleep(_POLL_S)
 
     async def _reread(self) -> None:
         found = await self._kg.peer_enrol()
@@ -323,6 +342,7 @@ class Bridge:
         self._config = config
         self._configure()
         self._news()
+        self._again, self._wait = 0.0, _CLOSED_S[0]
 
     # --- keys for sites that are no neighbours ---
 
@@ -424,14 +444,23 @@ class Bridge:
         while True:
             self.judge.tick(now_ms())
             self._news()
+            for behind in self._far.values():
+                if time.monotonic() >= behind.due:
+                    await self._send_far(behind)
+            await self._open_closed()
+            for client in (*self._out.values(), *self._in.values()):
+                if client.error is not None:
+                    raise client.error
             if time.monotonic() - kept > _KEEP_S:
                 kept = time.monotonic()
                 self.spool.put_judged(self.judge.changes())
             self._write()
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(_TICK_S)
 
     def _write(self) -> None:
         said = {**self._said, **{name: one.said for name, one in self._far.items()}}
+        for which, why in self._closed.items():
+            said[which.peer] += f"; {which.label} does not go there: {why}"
         lines = {
             name: {
                 "line": line,

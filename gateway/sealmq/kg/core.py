@@ -358,13 +358,19 @@ class Kg:
         with self._store.transaction() as tx:
             return between.seal(exchange.said(tx, self._store.vault, who))
 
+    @property
+    def peers_wait(self) -> bool:
+        """Whether a peer has asked for new keys that it could not have yet."""
+        return bool(self._wanted)
+
     def peers_due(self) -> list[Applied]:
         """New keys that peers have asked for, and had to wait for, are made when they are due."""
-        return [
-            self._take(self._config.peers[name], *wanted)
-            for name, wanted in self._wanted.items()
-            if name in self._config.peers
-        ]
+        made = []
+        for name, (site, told) in list(self._wanted.items()):
+            del self._wanted[name]
+            if name in self._config.peers:
+                made.append(self._take(self._config.peers[name], site, told))
+        return made
 
     def peer_take(self, peer: str, der: bytes, packet: bytes) -> tuple[Applied, dict[str, int]]:
         """What a peer's key generator has given. The second value: labels that it exports to us, by
@@ -377,12 +383,13 @@ class Kg:
             raise Denied(f"peer {peer}: {error}") from None
         site = peerkeys.read(der).site
         done = self._take(who, site, told)
-        self._wanted[peer] = site, replace(told, exports=())
         mine = {one.label: one.number for one in told.exports if one.label in who.imports}
         return done, mine
 
     def _take(self, who: Peer, site: bytes, told: exchange.Told) -> Applied:
+        """What it asks for and cannot have yet is asked again by `peers_due`."""
         now_ms = self._clock()
+        self._wanted.pop(who.name, None)
 
         def may(number: int) -> bool:
             return self._asks.take((who.name, number), now_ms)
@@ -390,10 +397,13 @@ class Kg:
         with self._store.transaction() as tx:
             told = exchange.with_room(tx, who, told, now_ms // 1000)
             asked = exchange.taken(tx, who, site, told, now_ms // 1000, may)
-            if not asked.labels and not told.exports:
-                return Applied(counter(tx, "kseq"), False, [], [], [])
-            done = self._converge(tx, self._config, asked)
-            exchange.note(tx, who, site, told)
+            done = Applied(counter(tx, "kseq"), False, [], [], [])
+            if asked.labels or told.exports:
+                done = self._converge(tx, self._config, asked)
+                exchange.note(tx, who, site, told)
+            stale = exchange.waiting(tx, who, told)
+        if stale:
+            self._wanted[who.name] = site, exchange.Told((), stale)
         if done.changed:
             self._changed(done.kseq, None)
         return done

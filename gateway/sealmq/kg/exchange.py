@@ -155,6 +155,16 @@ def taken(
     return Asked(frozenset(stale), now_s, given)
 
 
+def waiting(tx: Connection, peer: Peer, told: Told) -> dict[str, int]:
+    """Of what it has asked for, what it has not had."""
+    labels = rows.labels(tx)
+    return {
+        name: epoch
+        for name, epoch in told.stale.items()
+        if name in peer.exports and rows.current_epoch(tx, labels[name].number).epoch <= epoch
+    }
+
+
 def _same(there: ImportRow, site: bytes, one: Export) -> bool:
     return (there.site, there.number) == (site, one.number)
 

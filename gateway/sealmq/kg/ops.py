@@ -237,10 +237,19 @@ class Ops:
             "kseq": self._kg.kseq(),
         }
 
-    def peer_now(self, peer: Peer, f: Fields) -> dict[str, Any]:
+    def now(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        """The server sends these again when they change, and nothing else."""
+        return {"kseq": self._kg.kseq(), "policy": self.policy_digest}
+
+    @property
+    def policy_digest(self) -> str:
+        """Of the policy in force."""
+        return self._kg.config.digest
+
+    def due(self) -> None:
+        """Make the keys that peers have asked for and had to wait for, when they are due."""
         for done in self._kg.peers_due():
             self._write(done)
-        return {"kseq": self._kg.kseq(), "policy": self._kg.config.digest}
 
     def peer_give(self, peer: Peer, f: Fields) -> dict[str, Any]:
         packet = self._kg.peer_give(_checked_name(f.get("peer")), _bytes(f, "certificate"))
@@ -258,9 +267,6 @@ class Ops:
         found = self._kg.border_enrol(_checked_name(f.get("border")))
         config = self._kg.config
         return {**found, "text": config.text, "policy": config.digest, "kseq": self._kg.kseq()}
-
-    def border_now(self, peer: Peer, f: Fields) -> dict[str, Any]:
-        return {"kseq": self._kg.kseq(), "policy": self._kg.config.digest}
 
     def clients(self, peer: Peer, f: Fields) -> dict[str, Any]:
         return {"clients": self._kg.clients()}
@@ -294,11 +300,11 @@ _TABLE: dict[str, tuple[str, Callable[[Ops, Peer, Fields], dict[str, Any]]]] = {
     "labels": (ADMIN, Ops.labels),
     "status": (ADMIN, Ops.status),
     "peer-enrol": (BRIDGE, Ops.peer_enrol),
-    "peer-now": (BRIDGE, Ops.peer_now),
+    "peer-watch": (BRIDGE, Ops.now),
     "peer-give": (BRIDGE, Ops.peer_give),
     "peer-take": (BRIDGE, Ops.peer_take),
     "border-enrol": (BORDER, Ops.border_enrol),
-    "border-now": (BORDER, Ops.border_now),
+    "border-watch": (BORDER, Ops.now),
 }
 
 

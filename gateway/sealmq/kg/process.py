@@ -41,6 +41,8 @@ from .store import KgStore
 log = logging.getLogger("sealmq.kg")
 
 _PR_SET_DUMPABLE = 4
+# While a peer has to wait for keys that it has asked for, it is seen so often whether they are due.
+_DUE_S = 1.0
 
 
 # Everything secret of the site is in this memory: no core file, and no reading of it by other
@@ -108,7 +110,11 @@ class Process:
             try:
                 self._announce()
                 audit.write("start", address=str(self._layout.kg_socket))
-                await self._wait(loop, worker, ops)
+                due = asyncio.create_task(self._due(loop, worker, kg, ops), name="due")
+                try:
+                    await self._wait(loop, worker, ops)
+                finally:
+                    due.cancel()
             finally:
                 await server.stop()
         finally:
@@ -129,6 +135,18 @@ class Process:
                     await loop.run_in_executor(worker, self._reread, ops)
                 except KgRefusal as error:
                     log.error("sealmq.toml is not taken over: %s", error)
+
+    async def _due(
+        self, loop: asyncio.AbstractEventLoop, worker: ThreadPoolExecutor, kg: Kg, ops: Ops
+    ) -> None:
+        while True:
+            await asyncio.sleep(_DUE_S)
+            if kg.peers_wait:
+                try:
+                    await loop.run_in_executor(worker, ops.due)
+                except Exception as error:
+                    # Whatever it is, who waits is asked for again, and nobody else is touched.
+                    log.error("keys that peers wait for: %s", type(error).__name__)
 
     def _reread(self, ops: Ops) -> None:
         for line in ops.reread().words():

@@ -35,6 +35,8 @@ _FRAME_S = 10.0
 _MAX_CONNECTIONS = 16 + borders.MOST
 # A watcher that does not read its events is dropped before they pile up.
 _MAX_UNREAD = 1 << 20
+# Whoever watches is shown what `changed` gives that role.
+_WATCHES = {"watch": MEDIATOR, "peer-watch": BRIDGE, "border-watch": BORDER}
 
 
 class TooMuch(Exception):
@@ -42,11 +44,13 @@ class TooMuch(Exception):
 
 
 class Connection:
-    """One peer. `watching`: it gets change events. `busy`: an operation of its is under way."""
+    """One peer. `watching`: as which role it gets events, "" for none. `busy`: an operation of its
+    is under way.
+    """
 
     def __init__(self, peer: Peer, writer: asyncio.StreamWriter) -> None:
         self.peer, self.writer = peer, writer
-        self.watching = self.busy = False
+        self.watching, self.busy = "", False
 
     def send(self, frame: dict[str, Any]) -> None:
         """Queue a frame."""
@@ -98,14 +102,20 @@ class Server:
             os.unlink(self._layout.kg_socket)
 
     def changed(self, kseq: int, client: int | None) -> None:
-        """Tell everyone who watches."""
+        """Tell everyone who watches: mediators of each client, bridges and borders of none, only
+        that keys or the policy may be others now.
+        """
         event: dict[str, Any] = {"event": "changed", "kseq": kseq}
         if client is not None:
             event["client"] = client
+        across = {"event": "now", "kseq": kseq, "policy": self._ops.policy_digest}
         for connection in [one for row in self._connections.values() for one in row]:
-            if not connection.watching:
+            if connection.watching == MEDIATOR:
+                connection.send(event)
+            elif connection.watching and client is None:
+                connection.send(across)
+            else:
                 continue
-            connection.send(event)
             if connection.writer.transport.get_write_buffer_size() > _MAX_UNREAD:
                 log.warning("a watcher (pid %d) does not read; dropped", connection.peer.pid)
                 connection.writer.transport.abort()
@@ -192,8 +202,9 @@ class Server:
         try:
             request = _request(body)
             number = request["id"] if type(request.get("id")) is int else 0
-            if request.get("op") == "watch" and MEDIATOR in connection.peer.roles:
-                connection.watching = True
+            role = _WATCHES.get(str(request.get("op")), "")
+            if role in connection.peer.roles:
+                connection.watching = role
             answer = await asyncio.get_running_loop().run_in_executor(
                 self._worker, self._ops.run, connection.peer, request.get("op"), request
             )

@@ -279,8 +279,8 @@ def told_as(uid: int, path: Path) -> str:
 
 OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "took", "reload", "rekey",
        "reopen", "enrol", "lend", "clients", "labels", "status", "hold", "policy", "keep", "kept",
-       "mediators", "peer-enrol", "peer-now", "peer-give", "peer-take", "border-enrol",
-       "border-now"]  # fmt: skip
+       "mediators", "peer-enrol", "peer-watch", "peer-give", "peer-take", "border-enrol",
+       "border-watch"]  # fmt: skip
 
 
 def test_who_may_what(site: MadeSite) -> None:

@@ -230,3 +230,65 @@ def test_closing_fails_what_waits(tmp_path: Path) -> None:
                     await task
 
     asyncio.run(run())
+
+
+# --- who may watch what ---------------------------------------------------------------------------
+
+
+async def frames(reader: asyncio.StreamReader, count: int) -> list[dict[str, Any]]:
+    found = []
+    for _ in range(count):
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        found.append(json.loads(await reader.readexactly(size)))
+    return found
+
+
+@pytest.mark.parametrize("role", ["bridge", "border"])
+def test_a_bridge_or_a_border_may_not_watch_what_mediators_watch(
+    site: MadeSite, kg: Kg, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    """Claim 40. It hears that keys of labels or the policy may be others, and of no client."""
+    own = {"bridge": "peer-watch", "border": "border-watch"}[role]
+    monkeypatch.setattr(server_module, "roles_of", lambda uid, layout: frozenset({role}))
+
+    async def run() -> None:
+        async with serving(site, kg) as server, asyncio.timeout(WAIT_S):
+            there: list[list[dict[str, Any]]] = []
+            for op in ("watch", own, "peer-watch" if role == "border" else "border-watch"):
+                reader, writer = await raw(site)
+                writer.write(frame({"op": op, "id": 1}))
+                [answer] = await frames(reader, 1)
+                assert answer.pop("id") == 1
+                assert answer["ok"] is (op == own), answer
+                server.changed(7, 3)  # the links of client 3
+                server.changed(8, None)
+                server.changed(9, None)
+                writer.write(frame({"op": "hello", "id": 2}))
+                there.append(await frames(reader, 3 if op == own else 1))
+                writer.close()
+            watched, policy = there[1], kg.config.digest
+            assert watched[:2] == [{"event": "now", "kseq": n, "policy": policy} for n in (8, 9)]
+            assert [row[-1]["code"] for row in there] == ["denied"] * 3
+
+    asyncio.run(run())
+
+
+def test_who_watches_versions_hears_the_one_of_now_and_then_each_change(
+    site: MadeSite, kg: Kg
+) -> None:
+    async def run() -> None:
+        async with serving(site, kg) as server, asyncio.timeout(WAIT_S):
+            async with await KgClient.connect(site.layout.kg_socket) as link:
+                watch = link.peer_watch()
+                assert await anext(watch) == (kg.kseq(), kg.config.digest)
+                server.changed(8, None)
+                server.changed(9, None)
+                heard = [await anext(watch)]
+                while heard[-1][0] != 9:
+                    heard.append(await anext(watch))
+                later = asyncio.ensure_future(anext(watch))
+                await server.stop()
+                with pytest.raises(KgUnavailable):
+                    await later
+
+    asyncio.run(run())

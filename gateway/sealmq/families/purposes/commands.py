@@ -20,7 +20,7 @@ from ..ask import Who
 from ..pace import A_SECOND, BURST
 from ..topiclabels import NONE
 from . import records, rules
-from .entitled import Right, fitting, may_reserve
+from .entitled import Right, fitting, may_reserve, not_here, quoted
 from .settings import MODES
 from .state import State
 from .store import Eip, Reservation, TooDeep, check_depth, in_order, is_wild
@@ -155,7 +155,8 @@ def _presubscribe(state: State, who: Who, client: str, filt: str, ap: str, now_m
         )
     check_filter(filt)
     if is_reserved(filt):
-        return deny(rules.RESERVED, "the filter begins with $, ! or @")
+        toml = f"[families.purposes.presubscribe] {quoted(client)} = {{ {quoted(filt)} = "
+        return deny(rules.RESERVED, not_here(filt, f'{toml}"PURPOSE" }}'))
     unknown = _unknown(state, (ap,) if ap else (), now_ms)
     if unknown is not None:
         return unknown

@@ -45,7 +45,8 @@ def may_reserve(
 ) -> Right:
     """May this client, which has a label, say what the filter's topics are for."""
     if is_reserved(filt):
-        return Right(False, rules.RESERVED, "the filter begins with $, ! or @")
+        row = f'[families.purposes.reserve] {quoted(filt)} = {{ aip = ["PURPOSE"] }}'
+        return Right(False, rules.RESERVED, not_here(filt, row))
     if who.client in settings.stewards:
         return Right(True, rules.BY_STEWARD)
     for grant in settings.grants:
@@ -79,6 +80,15 @@ def _why(what: str, who: Who, filt: str) -> str:
         f'{line} clients = ["{who.client}"]',
         f"{what}; a [[families.purposes.grant]] would allow it",
     )
+
+
+def not_here(filt: str, row: str) -> str:
+    """Of a filter that no client's command is for; row: what sealmq.toml may say instead."""
+    why = "the filter begins with $, ! or @"
+    if not filt.startswith("@"):
+        return why
+    only = f"{why}; of other sites' topics sealmq.toml alone says it"
+    return fitting(f"{only}: {row}", only)
 
 
 def quoted(text: str) -> str:

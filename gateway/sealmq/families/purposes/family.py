@@ -194,9 +194,11 @@ class PurposesFamily(Family):
         if rule == rules.SUBSCRIBE_PROHIBITED:
             return what
         toml = f"[families.purposes.reserve] {quoted(filt)} = {{ aip = [{quoted(ap)}] }}"
+        alone = fitting(f"{what}; to allow it: {toml}", what)
+        if filt.startswith("@"):  # where no client reserves
+            return alone
         # Not only the line for sealmq.toml: it would allow what the owner has just withdrawn.
-        owner = f"{what}; its owner can allow it (sealmq reserve); or: {toml}"
-        return fitting(owner, fitting(f"{what}; to allow it: {toml}", what))
+        return fitting(f"{what}; its owner can allow it (sealmq reserve); or: {toml}", alone)
 
     def deliver(self, ask: Ask) -> Verdict:
         state, topic = self.state, ask.topic
