@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from sealmq import logs, loops
+from sealmq.formats import NewerFormat
 from sealmq.loops import first_error
 from sealmq.run import notify
 
@@ -135,6 +136,8 @@ def _spool(path: Path, users: Collection[str]) -> Spool:
     except sqlite3.Error as error:
         hint = "free the disk, or move the file away; no message in it was acknowledged"
         raise BadConfig(f"what waits for the site, {path}: {error}", hint=hint) from None
+    except NewerFormat as error:
+        raise BadConfig(f"what waits for the site, {error}", hint=error.hint) from None
 
 
 def serve(config: Config, say: Callable[[str], None]) -> None:

@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from sealmq.formats import database
+
 log = logging.getLogger("sealmq.agent")
 
 MESSAGES = 10_000
@@ -27,6 +29,7 @@ _EACH = 160
 # Rows that are read at once have no more bytes, but for the first one.
 _READ_BYTES = 4 << 20
 
+FORMAT = 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS unsent (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, user TEXT NOT NULL, origin TEXT NOT NULL,
@@ -61,7 +64,8 @@ class Kept(NamedTuple):
 
 class Spool:
     """Of all users, in one file of mode 0600. users: whose messages are kept; those of others are
-    deleted. What it gives back comes in the order of the calls. sqlite3.Error, OSError."""
+    deleted. What it gives back comes in the order of the calls. sqlite3.Error, OSError,
+    NewerFormat."""
 
     def __init__(
         self, path: Path, users: Collection[str], messages: int = MESSAGES, size: int = BYTES
@@ -72,7 +76,7 @@ class Spool:
         # Used by the thread alone, from here on.
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
-            self._begin(users)
+            self._begin(path, users)
         except BaseException:
             self._db.close()
             raise
@@ -84,11 +88,9 @@ class Spool:
         self._thread = threading.Thread(target=self._work, name="agent: spool", daemon=True)
         self._thread.start()
 
-    def _begin(self, users: Collection[str]) -> None:
+    def _begin(self, path: Path, users: Collection[str]) -> None:
         db = self._db
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        db.executescript(_TABLES)
+        database(db, path, _TABLES, FORMAT)
         kept = [str(row[0]) for row in db.execute("SELECT DISTINCT user FROM unsent")]
         for gone in set(kept) - set(users):
             done = db.execute("DELETE FROM unsent WHERE user = ?", (gone,))

@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from sealmq.formats import newer
 from sealmq.site.reading import open_plain
 
 from .chain import Chain, Ratchet, SegmentSeal, run_key
@@ -27,6 +28,8 @@ from .reading import LONGEST, Log, order, record_of
 from .segment import CLOSED, OPEN
 
 _SEAL = re.compile(rb',"mac":"([0-9a-f]{32})"\}\n\Z')
+# Each line begins with its format (log.py).
+_OTHER = re.compile(rb'\{"v":([1-9][0-9]{0,5}),')
 _CHAIN = re.compile(r"([0-9a-f]{32})\.(\d{1,9})")
 # More than a segment has (log.py): a number that a stranger has written must not make us count on.
 _MOST_LINES = 1 << 16
@@ -86,7 +89,8 @@ class Report:
 class _Segment:
     """One file. sealed: how many lines it has by its seals; found: what lines of `_NOTED` say.
     doubts: (line of the file, the number that it bears) of lines whose seal is wrong. ill: lines of
-    `_NOTED` whose seal is right, and whose fields are not.
+    `_NOTED` whose seal is right, and whose fields are not. newer: by line of the file, the format
+    of those that say that a newer SealMQ has written them.
     """
 
     name: str
@@ -99,6 +103,7 @@ class _Segment:
     missing: set[int] = field(default_factory=set)
     doubts: list[tuple[int, int]] = field(default_factory=list)
     ill: list[int] = field(default_factory=list)
+    newer: dict[int, int] = field(default_factory=dict)
     ended: bool = False
 
     @property
@@ -194,6 +199,8 @@ def _run(found: _Found, names: list[str], audit_key: bytes) -> None:
     for part in parts:
         if not part.lines:
             report.notes.append(f"{part.file} is empty")
+        elif part.newer:
+            _newer(report, part)
         elif part.doubts or found.began:
             report.fault(part.file, None, "no line of it is sealed with a key of this site")
         else:
@@ -234,6 +241,8 @@ def _read(found: _Found, name: str, chains: list[Ratchet]) -> _Segment | None:
     if lines and not lines[-1].endswith(b"\n"):
         part.torn = len(lines.pop())
     part.lines = len(lines)
+    versions = enumerate(map(_version, lines), 1)
+    part.newer = {at: version for at, version in versions if version > VERSION}
     found.report.segments += 1
     found.report.lines += len(lines)
     if not part.open:
@@ -281,6 +290,8 @@ def _lines(part: _Segment, lines: list[bytes], seal: SegmentSeal) -> list[tuple[
     passed: set[int] = set()
     last, late = 0, []
     for at, line in enumerate(lines, 1):
+        if at in part.newer:
+            continue
         record = _record(line)
         number, mac = record.get("line"), _SEAL.search(line)
         if type(number) is not int or mac is None or not 0 < number <= _MOST_LINES:
@@ -309,6 +320,12 @@ def _lines(part: _Segment, lines: list[bytes], seal: SegmentSeal) -> list[tuple[
             part.ended = part.ended or record["event"] == "log-ended"
     part.sealed, part.missing = last, passed
     return late
+
+
+def _version(line: bytes) -> int:
+    """Of which format the line says that it is; 0: it does not."""
+    found = _OTHER.match(line)
+    return int(found[1]) if found else 0
 
 
 def _record(line: bytes) -> dict[str, Any]:
@@ -413,7 +430,15 @@ def _doubts(report: Report, part: _Segment) -> None:
         report.fault(part.file, low, f"{lines} of the log {verb} missing")
     for at in part.ill:
         report.fault(part.file, at, "it is sealed, and SealMQ writes no such record")
+    _newer(report, part)
     part.doubts = []
+
+
+# Whatever it is, nobody here can say that it is whole.
+def _newer(report: Report, part: _Segment) -> None:
+    for at, version in part.newer.items():
+        what, _ = newer("it", version, VERSION)
+        report.fault(part.file, at, what)
 
 
 def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

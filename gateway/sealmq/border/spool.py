@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from sealmq.formats import database
 from sealmq_spec.window import NEW, Window
 
 MESSAGES = 100_000
@@ -23,6 +24,7 @@ SENDERS = 20_000
 # What a message takes beside its topic and m1.
 _EACH = 64
 
+FORMAT = 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS message (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, retain INTEGER NOT NULL,
@@ -52,7 +54,8 @@ class Waiting(NamedTuple):
 
 
 class Spool:
-    """dropped: told of each message that had to go, and why. All methods: sqlite3.Error."""
+    """dropped: told of each message that had to go, and why. All methods: sqlite3.Error.
+    NewerFormat."""
 
     def __init__(
         self,
@@ -64,9 +67,11 @@ class Spool:
         self._dropped, self._messages, self._size = dropped, messages, size
         self._db = sqlite3.connect(path, isolation_level=None)
         path.chmod(0o600)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        self._db.executescript(_TABLES)
+        try:
+            database(self._db, path, _TABLES, FORMAT)
+        except BaseException:
+            self._db.close()
+            raise
         held = "SELECT COUNT(*), SUM(LENGTH(m1) + LENGTH(topic)) FROM message"
         count, size = self._db.execute(held).fetchone()
         self.count, self._held = int(count), int(size or 0) + _EACH * int(count)

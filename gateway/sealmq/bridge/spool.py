@@ -24,6 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from sealmq.formats import database
+
 log = logging.getLogger("sealmq.bridge")
 
 MESSAGES = 100_000
@@ -42,6 +44,7 @@ HOLD_S = 0.25
 HOLD_BYTES = 4 << 20
 """In memory, of all that may be held."""
 
+FORMAT = 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS message (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, site BLOB NOT NULL, number INTEGER NOT NULL,
@@ -121,10 +124,12 @@ class Spool:
         self._keeps, self._soon = keeps, soon
         self._db = sqlite3.connect(path, isolation_level=None)
         path.chmod(0o600)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
+        try:
+            database(self._db, path, _TABLES, FORMAT)
+        except BaseException:
+            self._db.close()
+            raise
         self._power = True
-        self._db.executescript(_TABLES)
         rows = self._db.execute(
             "SELECT neighbour, COUNT(*), SUM(LENGTH(m1) + LENGTH(topic)), MAX(seq) "
             "FROM waiting JOIN message USING (seq) GROUP BY neighbour"

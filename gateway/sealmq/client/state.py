@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Any, Protocol
 
+from sealmq.formats import newer
 from sealmq.site.layout import write_atomically
 from sealmq_spec.const import U24
 from sealmq_spec.identity import Identity
@@ -116,8 +117,11 @@ class StateFile:
         if len(data) > _MAX:
             raise ValueError("too large")
         d = json.loads(data)
+        version = d["sealmq_state"]
+        if type(version) is int and version > _VERSION:
+            raise StateError(*newer(self.path, version, _VERSION))
         boot, blob = d["boot"], bytes.fromhex(d["identity"])
-        if d["sealmq_state"] != _VERSION or type(boot) is not int or not 0 <= boot <= U24:
+        if version != _VERSION or type(boot) is not int or not 0 <= boot <= U24:
             raise ValueError("version or boot")
         if d["site"] != identity.site.hex() or d["client"] != identity.client:
             raise ValueError("another client's")

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine, create_engine, delete, event, insert,
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
+from sealmq.formats import newer
 from sealmq.site.layout import sync_folder
 from sealmq.site.reserve import Reserve
 from sealmq_spec.const import U24
@@ -117,7 +118,7 @@ class KgStore:
                 old = _version({r.name: r.value for r in tx.execute(select(schema.meta))})
             if old != schema.VERSION:
                 raise StoreBroken(
-                    f"kg.db is still of version {old}", "`sealmq up` brings it up to date"
+                    f"kg.db still has the format {old}", "`sealmq up` brings it up to date"
                 )
         except BaseException:
             store.close()
@@ -233,10 +234,10 @@ def set_counter(tx: Connection, name: str, value: int) -> None:
 
 def _version(rows: dict[str, bytes]) -> int:
     version = int.from_bytes(rows.get("version", b""), "big")
-    if not 0 < version <= schema.VERSION:
-        raise StoreBroken(
-            f"kg.db is of another version than {schema.VERSION}", "use the sealmq that made it"
-        )
+    if version > schema.VERSION:
+        raise StoreBroken(*newer("kg.db", version, schema.VERSION))
+    if not version:
+        raise StoreBroken("kg.db does not say of which format it is", "put a good copy back")
     return version
 
 

@@ -3,7 +3,8 @@
 An entry: u32 length, u32 CRC-32 of the rest, then u64 stamp (Unix ms, ahead of a clock that was set
 back), u8 flags (QoS, RETAIN at bit 2, at bit 3 whether it is said whose it is), u16 length of the
 topic, u32 client and u32 generation if it is, topic, payload. What a crash left torn at the end is
-not read.
+not read. Whoever changes this raises the store's FORMAT (store/tables.py), which is checked before
+a journal is opened.
 """
 
 from __future__ import annotations

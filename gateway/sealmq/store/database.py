@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from sealmq.families.records import FamilyRecord
 from sealmq.families.told import FAMILY as TOLD
+from sealmq.formats import newer
 from sealmq.site.layout import sync_folder
 from sealmq.site.reserve import Reserve
 
@@ -170,7 +171,7 @@ def _durable(connection: Any, _record: Any) -> None:
 def _check(conn: Connection, path: Path) -> None:
     found = conn.scalar(select(tables.meta.c.value).where(tables.meta.c.key == "format"))
     if found != tables.FORMAT:
-        raise StoreCorrupt(f"{path} has the format {found}, not {tables.FORMAT}", "update SealMQ")
+        raise StoreCorrupt(*newer(path, found, tables.FORMAT))
     state = conn.exec_driver_sql("PRAGMA quick_check(1)").scalar()
     if state != "ok":
         raise StoreCorrupt(f"{path}: {state}", "put a good copy back, or move the file away")

@@ -42,6 +42,7 @@ from .records import (
     WillRecord,
 )
 
+# Of this file and of the journals beside it, which are opened after it.
 FORMAT = "1"
 # Of meta: 16 random bytes in hex, drawn when the file is made. By them the key generator notices
 # that a store was lost and begun anew.

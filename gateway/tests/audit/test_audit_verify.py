@@ -457,3 +457,35 @@ def test_a_report_counts_what_it_does_not_list() -> None:
     for number in range(1500):
         report.fault("a", number, "x")
     assert (len(report.faults), report.left_out) == (1000, 500)
+
+
+# --- written by a newer SealMQ ---
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_lines_of_a_newer_format_are_named_as_such_and_not_called_changed(
+    log: list[Path], tmp_path: Path, at: int
+) -> None:
+    """A whole log of a newer SealMQ, or one that it went on with."""
+    files = log if not at else log[-1:]
+    newer = 0
+    for file in files:
+        lines = file.read_bytes().splitlines(keepends=True)
+        lines[at:] = [line.replace(b'{"v":1,', b'{"v":2,', 1) for line in lines[at:]]
+        newer += len(lines) - at
+        file.write_bytes(b"".join(lines))
+    faults = [what for _, _, what in found(tmp_path) if "missing" not in what]
+    assert len(faults) == newer > 0
+    for what in faults:
+        assert "has the format 2; this SealMQ" in what
+        assert "a newer one is needed" in what
+
+
+def test_who_changes_a_line_and_calls_it_newer_is_told_of_all_the_same(
+    log: list[Path], tmp_path: Path
+) -> None:
+    lines = log[1].read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2].replace(b'{"v":1,', b'{"v":9,', 1).replace(b"line", b"none")
+    log[1].write_bytes(b"".join(lines))
+    faults = [(segment, line) for segment, line, _ in found(tmp_path)]
+    assert (log[1].name, 3) in faults

@@ -95,7 +95,7 @@ def test_a_key_that_does_not_fit_migrates_nothing(
     before = path.read_bytes()
     with pytest.raises(StoreBroken, match="this key does not open"):
         KgStore.open(path, bytes(32), number)
-    with pytest.raises(StoreBroken, match="of version 1") as caught:
+    with pytest.raises(StoreBroken, match="still has the format 1") as caught:
         KgStore.open_readonly(path)
     assert caught.value.hint == "`sealmq up` brings it up to date"
     with sqlite3.connect(path) as db:
