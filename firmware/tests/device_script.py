@@ -23,9 +23,11 @@ from peer_site import Site
 from real_micropython import ROOT
 
 EVERY = ("64", "32", "cpython")
-# The oracle says the same as long as the device does: all of it is for `make test-full`, what each
-# connection goes through (test_client_connect.py) for `make test` as well.
-INTERPRETERS = ("64", "32", pytest.param("cpython", marks=pytest.mark.full))
+# A board's objects have 32 bits: `make test` tries these. The other width and the oracle say the
+# same as long as the device does: they are for `make test-full`. What each connection goes through
+# (test_client_connect.py) and code that differs by width run on all in `make test` as well.
+WIDTHS = (pytest.param("64", marks=pytest.mark.full), "32")
+INTERPRETERS = (*WIDTHS, pytest.param("cpython", marks=pytest.mark.full))
 ARCHS = {"64": "x64", "32": "x86"}
 
 PRELUDE = """

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from aio_script import run
-from device_script import board
+from device_script import WIDTHS, board
 from peer_connection import Connection
 from sealmq_spec import const
 
-both = pytest.mark.parametrize("interpreter", ["64", "32"])
+both = pytest.mark.parametrize("interpreter", WIDTHS)
 
 
 @both

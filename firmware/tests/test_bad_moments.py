@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from device_script import INTERPRETERS, board
+from device_script import INTERPRETERS, WIDTHS, board
 from mqtt_frames import frame
 from peer_connection import Connection
 from sealmq_spec import const
 from test_receive_fast import LISTEN, Stream
 
 every = pytest.mark.parametrize("interpreter", INTERPRETERS)
-on_boards = pytest.mark.parametrize("interpreter", ["64", "32"])
+on_boards = pytest.mark.parametrize("interpreter", WIDTHS)
 
 # Ciphers that note what they seal: `repeats` is how often a key met a nonce again.
 RECORDED = """

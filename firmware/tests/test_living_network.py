@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from device_script import board
+from device_script import INTERPRETERS, board
 from living_script import LIVING, NETWORK, gives_receipts, hangs_up, live
 from peer_connection import Connection
 
-every = pytest.mark.parametrize(
-    "interpreter", ["64", "32", pytest.param("cpython", marks=pytest.mark.full)]
-)
+every = pytest.mark.parametrize("interpreter", INTERPRETERS)
 
 PURE = """
 from sealmq_device.backoff import Backoff as Drawn

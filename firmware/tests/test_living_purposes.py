@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from device_script import Board, board
+from device_script import INTERPRETERS, Board, board
 from living_script import first_of_each, gives_receipts, live
 from peer_connection import Connection
 from sealmq_spec.errors import Denied
 from test_living_aio import ASYNC
 from test_sleeping import wake
 
-every = pytest.mark.parametrize(
-    "interpreter", ["64", "32", pytest.param("cpython", marks=pytest.mark.full)]
-)
+every = pytest.mark.parametrize("interpreter", INTERPRETERS)
 
 
 def commands(b: Board) -> list[str]:

@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from device_script import PRELUDE, Board, board
+from device_script import INTERPRETERS, PRELUDE, Board, board
 from living_script import first_of_each, gives_receipts, hangs_up
 from peer_connection import Connection
 
-# Each wake starts an interpreter, so the oracle has its turn in `make test-full`.
-every = pytest.mark.parametrize(
-    "interpreter", ["64", "32", pytest.param("cpython", marks=pytest.mark.full)]
-)
+every = pytest.mark.parametrize("interpreter", INTERPRETERS)
 
 # RTC memory that outlives a process, torn where the test says so; deepsleep ends the process.
 SLEEPER = (

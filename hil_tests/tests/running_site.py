@@ -54,15 +54,18 @@ def free_port() -> int:
 
 
 def until(what: str, look: Callable[[], T | None], patience_s: float = PATIENCE_S) -> T:
-    """The first true answer of `look`; fails with `what` when none comes."""
-    end = time.monotonic() + patience_s
+    """The first true answer of `look`; fails with `what` when none comes. A look may be a command:
+    the longer it has taken, the more seldom, so that waiting leaves the cores to who works.
+    """
+    begin = time.monotonic()
     while True:
         found = look()
         if found:
             return found
-        if time.monotonic() > end:
+        passed = time.monotonic() - begin
+        if passed > patience_s:
             raise AssertionError(f"waited {patience_s:.0f} s in vain for {what}")
-        time.sleep(0.05)
+        time.sleep(0.05 + min(1.0, passed / 5))
 
 
 def sealmq(

@@ -43,7 +43,7 @@ def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     made.down()
 
 
-@pytest.mark.parametrize("bits", [64, 32])
+@pytest.mark.parametrize("bits", [pytest.param(64, marks=pytest.mark.full), 32])
 def test_boards_publish_and_read_what_rules_allow_them_and_nothing_else(
     ruled: Site, bits: int
 ) -> None:

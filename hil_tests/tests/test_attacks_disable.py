@@ -104,7 +104,7 @@ def test_a_site_that_is_down_delivers_nothing(running: Scene) -> None:
     assert is_out(raw)
 
 
-@pytest.mark.parametrize("verb", ["disable", "rotate"])
+@pytest.mark.parametrize("verb", [pytest.param("disable", marks=pytest.mark.full), "rotate"])
 def test_a_mediator_that_starts_from_an_old_copy_of_the_keys_lets_nobody_back_in(
     verb: str, running: Scene, tmp_path: Path
 ) -> None:

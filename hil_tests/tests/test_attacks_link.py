@@ -133,7 +133,10 @@ def test_the_embedded_broker_s_clients_are_refused_the_same_characters(shared_si
         unharmed(made)
 
 
-@pytest.mark.parametrize("limit", ["max_packet_size 100000", "message_size_limit 100000"])
+@pytest.mark.parametrize(
+    "limit",
+    ["max_packet_size 100000", pytest.param("message_size_limit 100000", marks=pytest.mark.full)],
+)
 def test_a_message_that_is_too_large_for_the_broker_is_refused(
     site: Site, tmp_path: Path, limit: str
 ) -> None:

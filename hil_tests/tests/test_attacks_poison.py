@@ -56,7 +56,7 @@ def _poisons(evil: EvilScene, raw: RawClient, genuine: bytes) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("bits", [64, 32])
+@pytest.mark.parametrize("bits", [64, pytest.param(32, marks=pytest.mark.full)])
 def test_a_device_goes_on(evil: EvilScene, raw: RawClient, tmp_path: Path, bits: int) -> None:
     enrolment = evil.enrolment("m1-reader")
     folder = tmp_path / "device"

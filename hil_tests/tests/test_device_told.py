@@ -14,7 +14,7 @@ from running_site import Site, free_port, micropython
 
 SCRIPT = Path(__file__).with_name("told_device.py")
 
-every = pytest.mark.parametrize("bits", [64, 32])
+every = pytest.mark.parametrize("bits", [pytest.param(64, marks=pytest.mark.full), 32])
 both = pytest.mark.parametrize("kind", ["living", "living_aio"])
 
 

@@ -61,7 +61,9 @@ def failed(tries: dict[str, Any]) -> set[str]:
     return {name for name, row in tries.items() if row["ok"] is False}
 
 
-@pytest.fixture(scope="module", params=["embedded", "mosquitto"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("embedded", marks=pytest.mark.full), "mosquitto"]
+)
 def healthy(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
@@ -243,7 +245,7 @@ def test_clients_that_are_sent_past_the_mediator_are_noticed(site: Site, tmp_pat
         assert f"what listens at 127.0.0.1:{port} is not this mediator" in reason
 
 
-@pytest.mark.parametrize("policy", ["labels", "purposes"])
+@pytest.mark.parametrize("policy", [pytest.param("labels", marks=pytest.mark.full), "purposes"])
 def test_a_healthy_site_that_is_reached_by_another_address_passes(
     tmp_path: Path, policy: str
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from installed_family import installed
 from pages import Sample, of_page
 from running_site import ROOT, Site, ran, sealmq
@@ -18,6 +20,7 @@ def programs() -> list[Sample]:
     return [s for s in of_page(PAGE) if s.language == "python"]
 
 
+@pytest.mark.full
 def test_the_toy_of_the_page_judges_in_a_started_site(site: Site, tmp_path: Path) -> None:
     toy = programs()[0]
     [toml] = [s for s in of_page(PAGE) if s.language == "toml"]

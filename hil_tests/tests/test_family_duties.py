@@ -93,7 +93,11 @@ def test_what_a_family_has_not_declared_is_a_deny_on_every_question(asking: Scen
 
 @pytest.mark.parametrize(
     ("question", "duty"),
-    [("connect", "PutTlv"), ("publish", "SealToLink"), ("deliver", "LabelTopic")],
+    [
+        pytest.param("connect", "PutTlv", marks=pytest.mark.full),
+        ("publish", "SealToLink"),
+        pytest.param("deliver", "LabelTopic", marks=pytest.mark.full),
+    ],
 )
 def test_a_family_that_asks_for_what_nobody_does_is_refused_when_it_is_loaded(
     site: Site, tmp_path: Path, question: str, duty: str

@@ -303,6 +303,7 @@ def test_a_puback_before_the_broker_s_is_found_out(tmp_path: Path) -> None:
     assert "seed 5; kept: " in said
 
 
+@pytest.mark.full
 def test_a_store_that_does_not_sync_is_found_out(tmp_path: Path) -> None:
     code, said = faults(
         tmp_path, "--rounds", 1, "--seed", 5, "--faults", "power-cut", "--rate", 30,

@@ -114,12 +114,13 @@ def judge(rows: list[dict[str, Any]], boards: int, cuts: int) -> None:
     assert all(row["count"] > 20 for row in collected)
 
 
-def test_a_board_and_six_power_cuts(tmp_path: Path) -> None:
-    """Every behaviour, and each kind of cut more than once. Boards that wait for one another:
-    test_hil_runner.py; several at once: below.
+@pytest.mark.parametrize("cuts", [3, pytest.param(6, marks=pytest.mark.full)])
+def test_a_board_and_its_power_cuts(cuts: int, tmp_path: Path) -> None:
+    """Every behaviour, and each kind of cut; of six, each more than once. Boards that wait for one
+    another: test_hil_runner.py; several at once: below.
     """
-    _, rows = run(tmp_path, "--boards", "1", "--cuts", "6", "--seed", "8")
-    judge(rows, 1, 6)
+    _, rows = run(tmp_path, "--boards", "1", "--cuts", str(cuts), "--seed", "8")
+    judge(rows, 1, cuts)
     judge_nonces(lines(tmp_path / "results", "nonce"), 1)
 
 

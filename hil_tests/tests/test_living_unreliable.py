@@ -22,7 +22,13 @@ PINGREQ = 0xC0
 CONNECTIONS = 8
 
 every = pytest.mark.parametrize(
-    "board", ["living-64", "living-32", "living_aio-64", "living_aio-32"]
+    "board",
+    [
+        pytest.param("living-64", marks=pytest.mark.full),
+        "living-32",
+        pytest.param("living_aio-64", marks=pytest.mark.full),
+        "living_aio-32",
+    ],
 )
 
 

@@ -46,7 +46,7 @@ def shut_out(file: Path) -> None:
         assert refused.value.kind in ("Denied", "OSError"), refused.value
 
 
-@pytest.mark.parametrize("verb", ["disable", "rotate"])
+@pytest.mark.parametrize("verb", [pytest.param("disable", marks=pytest.mark.full), "rotate"])
 def test_one_command_shuts_it_out(verb: str, site: Site, tmp_path: Path) -> None:
     site.up()
     lost = site.enrol(NAME, "m1-temp")

@@ -51,6 +51,11 @@ class Place:
         return sum(f.stat().st_size for f in self.site.path.glob("state/mediator/journal/*.seg"))
 
 
+killed_with_it = pytest.mark.parametrize(
+    "killed", [pytest.param(("broker",), marks=pytest.mark.full), ("mediator", "broker")]
+)
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     site = Site(tmp_path_factory.mktemp("durable"))
@@ -183,7 +188,7 @@ def test_what_was_acknowledged_survives_a_killed_broker(place: Place) -> None:
     reader.disconnect()
 
 
-@pytest.mark.parametrize("killed", [("broker",), ("mediator", "broker")])
+@killed_with_it
 def test_what_was_acknowledged_reaches_a_session_that_a_killed_broker_had_not_saved(
     place: Place, killed: tuple[str, ...]
 ) -> None:
@@ -259,7 +264,7 @@ def test_a_burst_after_six_quiet_minutes_survives_a_killed_broker(place: Place) 
     reader.disconnect()
 
 
-@pytest.mark.parametrize("killed", [("broker",), ("mediator", "broker")])
+@killed_with_it
 def test_retained_messages_survive_it_and_none_is_set_back(
     place: Place, killed: tuple[str, ...]
 ) -> None:

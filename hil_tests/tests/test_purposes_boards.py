@@ -16,6 +16,8 @@ from running_site import Site, micropython, until
 
 AIO = Path(__file__).with_name("aio_purposes.py")
 
+every = pytest.mark.parametrize("bits", [pytest.param(64, marks=pytest.mark.full), 32])
+
 
 _words = itertools.count()
 
@@ -32,7 +34,7 @@ def heard(board: Device, sensor: Device, topic: str) -> list[str]:
     return [m["payload"] for m in found if m["topic"] == topic]
 
 
-@pytest.mark.parametrize("bits", [64, 32])
+@every
 def test_a_board_says_what_its_data_is_for(shared_closed_site: Site, bits: int) -> None:
     site = shared_closed_site
     topic = f"bench/{bits}"
@@ -74,7 +76,7 @@ def test_a_board_says_what_its_data_is_for(shared_closed_site: Site, bits: int) 
     ]
 
 
-@pytest.mark.parametrize("bits", [64, 32])
+@every
 def test_what_is_not_a_boards_to_say(shared_closed_site: Site, bits: int) -> None:
     """Another machine's data; purposes that there are not; others' subscriptions. The session goes
     on."""
@@ -104,7 +106,7 @@ def test_what_is_not_a_boards_to_say(shared_closed_site: Site, bits: int) -> Non
         assert [m["payload"] for m in board.receive(1)] == ["heard"]
 
 
-@pytest.mark.parametrize("bits", [64, 32])
+@every
 def test_the_asyncio_client(shared_closed_site: Site, bits: int) -> None:
     enrolment = shared_closed_site.enrol(f"async-{bits}", "m1-temp")
     board = micropython(AIO, enrolment, f"async/{bits}", bits=bits)

@@ -18,7 +18,9 @@ from running_site import Site
 MANY = 120
 
 
-@pytest.fixture(scope="module", params=["mosquitto", "embedded"])
+@pytest.fixture(
+    scope="module", params=["mosquitto", pytest.param("embedded", marks=pytest.mark.full)]
+)
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:

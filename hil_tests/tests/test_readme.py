@@ -30,7 +30,7 @@ def test_a_result_within_25_lines_of_100_columns() -> None:
     assert max(map(len, README.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("shell", ["bash", "dash"])
+@pytest.mark.parametrize("shell", ["bash", pytest.param("dash", marks=pytest.mark.full)])
 def test_its_commands_show_what_it_shows(tmp_path: Path, shell: str) -> None:
     check(block(), tmp_path, shell)
 

@@ -24,7 +24,7 @@ def shown(site: Site) -> tuple[list[str], list[str]]:
     return [p["client"] for p in said["presubscriptions"] if p["by"]], made
 
 
-@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("running", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_a_new_client_of_a_removed_ones_name_inherits_neither_presubscription_nor_reservation(
     closed_site: Site, running: bool
 ) -> None:

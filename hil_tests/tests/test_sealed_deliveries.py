@@ -131,7 +131,7 @@ def _sensor(scene: EvilScene) -> RawClient:
     return raw
 
 
-@pytest.mark.parametrize("bits", [64, 32])
+@pytest.mark.parametrize("bits", [pytest.param(64, marks=pytest.mark.full), 32])
 def test_host_client_and_device_read_what_is_sealed_to_them(
     scene: EvilScene, bits: int, tmp_path: Path
 ) -> None:

@@ -55,7 +55,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvilScene]:
         yield made
 
 
-@pytest.fixture(params=[1, 2], ids=["one worker", "two workers"])
+@pytest.fixture(
+    params=[pytest.param(1, marks=pytest.mark.full), 2], ids=["one worker", "two workers"]
+)
 def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     site = Site(tmp_path)
     site.edit("[mediator]\n", f"[mediator]\nworkers = {request.param}\n")
@@ -89,7 +91,7 @@ def _as_if(told: bytes, m3: bytes) -> bytes:
     return told[:3] + u24(get_m3(m3)[4]) + told[6:7] + bytes(4) + told[11:]
 
 
-@pytest.mark.parametrize("bits", [64, 32])
+@pytest.mark.parametrize("bits", [pytest.param(64, marks=pytest.mark.full), 32])
 def test_host_client_and_device_read_what_is_sealed_for_their_group(
     scene: EvilScene, bits: int, tmp_path: Path
 ) -> None:

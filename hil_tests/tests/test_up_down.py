@@ -82,7 +82,7 @@ def test_a_detached_site_serves_also_when_nobody_reads_what_the_command_says(sit
     assert sealmq("status", site.path).returncode == 0
 
 
-@pytest.mark.parametrize("how", ["--detach", "--wait"])
+@pytest.mark.parametrize("how", ["--detach", pytest.param("--wait", marks=pytest.mark.full)])
 def test_a_port_in_use_ends_it_with_who_has_the_port(site: Site, how: str) -> None:
     with socket.create_server(("127.0.0.1", site.port)):
         done = started("up", site.path, how)

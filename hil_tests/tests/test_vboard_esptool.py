@@ -74,7 +74,13 @@ def test_the_wrong_chip_is_noticed(esp32: VirtualBoard) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [(), ("--no-compress",), ("--no-stub",), ("--no-stub", "--no-compress")]
+    "how",
+    [
+        (),
+        pytest.param(("--no-compress",), marks=pytest.mark.full),
+        pytest.param(("--no-stub",), marks=pytest.mark.full),
+        ("--no-stub", "--no-compress"),
+    ],
 )
 def test_writing_verifying_and_reading(
     esp32: VirtualBoard, tmp_path: Path, how: tuple[str, ...]

@@ -15,7 +15,7 @@ PORTS = ("pty", "url_tcp", "url_rfc2217")
 MAIN = "import time\nprint('main runs')\nwhile True:\n    time.sleep(1)\n"
 
 
-@pytest.fixture(scope="module", params=[64, 32])
+@pytest.fixture(scope="module", params=[pytest.param(64, marks=pytest.mark.full), 32])
 def board(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Line]:

@@ -19,10 +19,10 @@ JOIN = (
     "import network\nw = network.WLAN(network.STA_IF)\nw.active(True)\n"
     f"w.connect({NETWORK['ssid']!r}, {NETWORK['key']!r})\nassert w.isconnected()\n"
 )
-both = pytest.mark.parametrize("bits", [64, 32])
+both = pytest.mark.parametrize("bits", [pytest.param(64, marks=pytest.mark.full), 32])
 
 
-@pytest.fixture(scope="module", params=[64, 32])
+@pytest.fixture(scope="module", params=[pytest.param(64, marks=pytest.mark.full), 32])
 def repl(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Line]:

@@ -146,11 +146,11 @@ def told() -> tuple[list[Scene], list[tuple[Any, ...]]]:
     return [day, away, again, clock, alone, short, seldom, lost], wanted
 
 
-def drawn() -> list[Scene]:
+def drawn(count: int) -> list[Scene]:
     """Random histories of two to four days, by all hours, and of nine, by the hour of the day."""
     rng = random.Random("changed")
     scenes = []
-    for number in range(11, 21):
+    for number in range(11, 11 + count):
         end = rng.randrange(40, 90) if number % 2 else rng.randrange(200, 230)
         lives = [n for n in range(end) if rng.random() > rng.choice((0.0, 0.0, 0.05))]
         scene = Scene(number, lives, [n for n in lives if rng.random() < 0.01])
@@ -161,17 +161,21 @@ def drawn() -> list[Scene]:
     return scenes
 
 
-def test_who_is_found(spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    ("histories", "changes"), [(2, 30), pytest.param(10, 120, marks=pytest.mark.full)]
+)
+def test_who_is_found(histories: int, changes: int, spark: SparkSession) -> None:
     """One frame, since each costs seconds; the naive oracle says the same of all of it."""
     scenes, wanted = told()
-    frame = of(spark, [*scenes, *drawn()])
+    others = drawn(histories)
+    frame = of(spark, [*scenes, *others])
     assert frame.columns == ["site", "client", "measure", "hour", "hours", "count", "usual", "z"]
     found = rows(frame)
     names = {scene.site for scene in scenes}
     assert [row for row in found if row[0] in names] == wanted
-    expected = sorted(row for scene in (*scenes, *drawn()) for row in scene.expected())
+    expected = sorted(row for scene in (*scenes, *others) for row in scene.expected())
     kinds = {(row[2], row[4] > 1, row[7] > 0) for row in expected}
-    assert len(expected) > 50
+    assert len(expected) > changes
     assert len(kinds) >= 6
     assert [row[:6] for row in found] == [row[:6] for row in expected]
     for got, right in zip(found, expected, strict=True):

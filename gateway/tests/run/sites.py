@@ -25,11 +25,14 @@ _PATH = (str(FAKES.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])
 
 
 def until(true: Callable[[], bool], what: str) -> None:
-    """Wait until it is so; fail, saying what, when it never is."""
-    end = time.monotonic() + WAIT_S
+    """Wait until it is so; fail, saying what, when it never is. The longer it has taken, the more
+    seldom it is looked at: a look may be a command.
+    """
+    begin = time.monotonic()
     while not true():
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.02)
+        passed = time.monotonic() - begin
+        assert passed < WAIT_S, f"waited in vain: {what}"
+        time.sleep(0.02 + min(1.0, passed / 5))
 
 
 @dataclass
