@@ -22,12 +22,12 @@ from pyspark.sql import types as T
 
 from sealmq_spark import job, progress
 from sealmq_spark.measures.decisions import decisions
-from sealmq_spark.measures.disclosures import disclosures
+from sealmq_spark.measures.disclosures import daily, disclosures
 from sealmq_spark.session import session
 
 MEASURES: dict[str, Callable[[DataFrame], DataFrame]] = {
     "decisions": decisions,
-    "disclosures": disclosures,
+    "disclosures": lambda audit: disclosures(daily(audit)),
 }
 LOGS = ("audit", "hil", "nonce", "bench")
 FORMATS = ("parquet", "json")

@@ -38,6 +38,8 @@ READ = (
     "simulation",
     "bench",
     "quarantine",
+    "state",
+    "days",
 )
 _SCRATCH = ".scratch"
 _FORMAT = b"1\n"
