@@ -100,6 +100,9 @@ def _measured(
         }
         told = {name: of.made[name] for name in tables.TABLES}
         found |= of_tables(told, of.none & told.keys())
+        for name in ("by_rule", "by_client"):  # of which the page's lists of decisions are made
+            told[name] = of.made[name]
+            found[f"rows {name}"] = found["rows decisions"]
         found["sites"] = site_names(of.made["names"]) if found["kept audit"] else {}
     return told, found
 

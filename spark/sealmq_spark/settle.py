@@ -132,7 +132,8 @@ class _Settling:
 
     def _grow(self, names: Sequence[str]) -> None:
         """Stage what these files of OUT/lines bring."""
-        self._new = self._lines(names)
+        whole = not self._record.parts
+        self._new = self._read(self._place.lines, LINES) if whole else self._lines(names)
         each = self._staged(
             self._new.groupBy("file", "kind").agg(
                 F.count("*").alias("lines"), F.sum("size").alias("size")
@@ -187,11 +188,19 @@ class _Settling:
             "suspects",
         )
         differ = suspects.where("differ").select("key")
-        return suspects, None if differ.isEmpty() else self._twice(differ)
+        if differ.isEmpty():
+            return suspects, None
+        return suspects, self._twice(differ, said.join(differ, "key", "left_semi"))
 
-    def _twice(self, differ: DataFrame) -> DataFrame:
-        """Of all lines there are. What is known of other ids stays as it is."""
-        lines = self._read(self._place.lines, LINES)
+    def _twice(self, differ: DataFrame, contents: DataFrame) -> DataFrame:
+        """Of all lines there are; read are files in which some of them stand. What is known of
+        other ids stays as it is."""
+        everything = self._read(self._place.lines, LINES)
+        name = F.col("_metadata.file_name").alias("name")
+        digests = F.broadcast(contents.select("digest").distinct())
+        where = everything.select("kind", "digest", name).join(digests, "digest", "left_semi")
+        named = where.where(F.col("kind").isin(*MARKS)).select("kind", "name").distinct().collect()
+        lines = self._lines(sorted(f"kind={row['kind']}/{row['name']}" for row in named))
         found = _good(lines).join(differ, F.xxhash64("kind", "id") == F.col("key"), "left_semi")
         each = found.groupBy("kind", "id", "digest").agg(
             F.min("file").alias("file"), *(F.first(name).alias(name) for name in MARKS)
@@ -349,8 +358,7 @@ class _Settling:
         )
 
     def _lines(self, names: Sequence[str]) -> DataFrame:
-        if not self._record.parts:
-            return self._read(self._place.lines, LINES)
+        """Those of these files of OUT/lines."""
         paths = [str(self._place.lines / name) for name in names]
         base = str(self._place.lines)
         return self._spark.read.schema(LINES).option("basePath", base).parquet(*paths)

@@ -30,7 +30,7 @@ from .measures.behaviours import behaviours
 from .measures.changed import changed, hours, known
 from .measures.cost import cost
 from .measures.cuts import coverage, cuts
-from .measures.decisions import decisions
+from .measures.decisions import by_client, by_rule, decisions
 from .measures.disclosures import daily, disclosures
 from .measures.figures import figures
 from .measures.flaky import flaky
@@ -72,6 +72,8 @@ _ALL: Mapping[str, Table] = {
     "daily": Table(daily, ("audit",), "first", told=False),
     "decisions": Table(decisions, ("audit",), "hour"),
     "hours": Table(hours, ("decisions",), "hour", told=False),
+    "by_rule": Table(by_rule, ("decisions",), "hour", told=False),
+    "by_client": Table(by_client, ("decisions",), "of", told=False),
     "disclosures": Table(disclosures, ("daily",)),
     "labelling": Table(labelling, ("audit",), "at"),
     "refusals": Table(refusals, ("decisions",), "hour"),
@@ -181,13 +183,14 @@ class Tables:
         frame = table.make(*(self._of_days(each, stale) for each in table.inputs))
         if stale:
             new = self._store / f".{name}"
+            shutil.rmtree(new, ignore_errors=True)  # of one that was killed
             _days(frame, str(table.time)).parquet(str(new))
             for day in stale:
                 shutil.rmtree(folder / f"{DAY}={day}", ignore_errors=True)
                 if (new / f"{DAY}={day}").is_dir():
                     folder.mkdir(exist_ok=True)
                     (new / f"{DAY}={day}").rename(folder / f"{DAY}={day}")
-            shutil.rmtree(new)
+            shutil.rmtree(new, ignore_errors=True)
             self._have[name] = want
             outputs.replace(self._store / _RECORD, json.dumps(self._have))
         mine = [f"{day} {want[day]}" for day in sorted(want) if self._days.has(day)]
