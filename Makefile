@@ -108,6 +108,7 @@ bench-purposes: setup  ## what purpose limitation costs, into build/bench/ (ten 
 
 bench-spark: setup  ## how reports grow with their logs, into build/bench/ (an hour and a half)
 	@$(PYTHON) spark/bench/scale.py --out build/bench/spark.json
+	@$(PYTHON) spark/bench/night.py --out build/bench/spark-night.json
 
 clean:  ## remove all that was made, the virtualenv included
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

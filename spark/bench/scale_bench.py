@@ -63,15 +63,25 @@ class Bench:
             self.say(f"{lines:,} lines generated in {seconds:.0f} s")
         return folder
 
-    def run(self, lines: int, master: str, *asked: str, pids: Sequence[int] = ()) -> dict[str, Any]:
-        """A report in a process of its own; its folder is gone behind it."""
-        logs, out, scratch = self.logs(lines), self.folder / "out", self.folder / "scratch"
-        for old in (out, scratch):
+    def run(
+        self,
+        lines: int,
+        master: str,
+        *asked: str,
+        pids: Sequence[int] = (),
+        logs: Sequence[Path] = (),
+        out: Path | None = None,
+    ) -> dict[str, Any]:
+        """A report in a process of its own; its folder is gone after it. logs: these, instead of
+        those with so many lines. out: a folder that stays, and may be there from the last time."""
+        logs, scratch = logs or [self.logs(lines)], self.folder / "scratch"
+        gone = [scratch] if out is not None else [scratch, self.folder / "out"]
+        for old in gone:
             shutil.rmtree(old, ignore_errors=True)
         scratch.mkdir(parents=True)
         command = [sys.executable, str(Path(__file__).with_name("scale_run.py"))]
-        for name, value in (("logs", logs), ("out", out), ("scratch", scratch)):
-            command += [f"--{name}", str(value)]
+        command += ["--logs", *map(str, logs), "--out", str(out or self.folder / "out")]
+        command += ["--scratch", str(scratch)]
         command += ["--master", master, "--memory", MEMORY, *(f"--{each}" for each in asked)]
         if lines < _SMALL:
             command.append("--small")
@@ -86,7 +96,7 @@ class Bench:
         if process.returncode:
             raise BenchError(f"{lines} lines: {(scratch / 'stderr').read_text()[-800:]}")
         found: dict[str, Any] = json.loads((scratch / "stdout").read_text())
-        for old in (out, scratch):
+        for old in gone:
             shutil.rmtree(old, ignore_errors=True)
         tally = self.truth[lines]
         found["lines"] = tally.lines

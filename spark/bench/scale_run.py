@@ -22,12 +22,12 @@ from pyspark.sql import types as T
 
 from sealmq_spark import job, progress
 from sealmq_spark.measures.decisions import decisions
-from sealmq_spark.measures.disclosures import disclosures
+from sealmq_spark.measures.disclosures import daily, disclosures
 from sealmq_spark.session import session
 
 MEASURES: dict[str, Callable[[DataFrame], DataFrame]] = {
     "decisions": decisions,
-    "disclosures": disclosures,
+    "disclosures": lambda audit: disclosures(daily(audit)),
 }
 LOGS = ("audit", "hil", "nonce", "bench")
 FORMATS = ("parquet", "json")
@@ -138,14 +138,15 @@ def formats(spark: SparkSession, java: Java, out: Path, copy: Path) -> list[dict
 
 
 def _bytes(folder: Path) -> int:
-    # The report's links to the logs do not count.
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+    # The report's links to the logs do not count, and a file with two names counts once.
+    held = (path.lstat() for path in folder.rglob("*") if path.is_file())
+    return sum({each.st_ino: each.st_size for each in held}.values())
 
 
 def run(given: argparse.Namespace) -> dict[str, Any]:
     """The report, and what was asked for beside."""
     out: Path = given.out
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     spark = session(
         given.master,
@@ -159,7 +160,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
     java = Java(spark)
     before = java.used()
     steps = progress.Steps()
-    outcome = job.run(spark, [str(given.logs)], out, steps)
+    outcome = job.run(spark, given.logs, out, steps)
     found: dict[str, Any] = {
         "start": started,
         **java.used().since(before),
@@ -173,7 +174,8 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
     if given.counts:
         found["counted"] = counted(spark, out)
     if given.checksums:
-        tables = {path.name: path for path in (out / "tables").iterdir()}
+        there = (out / "tables").iterdir()
+        tables = {path.name: path for path in there if path.is_dir()}
         tables |= {name: out / name for name in LOGS}
         found["checksums"] = {
             name: checksum(spark.read.parquet(str(path))) for name, path in sorted(tables.items())
@@ -187,7 +189,8 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
 def main() -> int:
     """Command line entry; nothing but scale.py calls it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    for name in ("logs", "out", "scratch"):
+    parser.add_argument("--logs", nargs="+", required=True)
+    for name in ("out", "scratch"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--master", required=True)
     parser.add_argument("--memory", required=True)

@@ -194,18 +194,20 @@ def _made(
     args: argparse.Namespace, master: str | None, place: Place, steps: Steps, size: int
 ) -> dict[str, Any]:
     from . import job
+    from .tables import Days
 
     with _spark(args, master, place, steps, size) as spark:
-        days = job.Days(args.since, args.until)
+        days = Days(args.since, args.until)
         return job.run(spark, args.logs, args.out, steps, days).summary
 
 
 def _watched(args: argparse.Namespace, master: str | None, place: Place, found: Found) -> int:
     """Report after report, until a signal ends it: the exit code."""
     from . import job
+    from .tables import Days
     from .watch import ended_by_signals, watch
 
-    days = job.Days(args.since, args.until)
+    days = Days(args.since, args.until)
     every = args.every or _EVERY_S
     say = partial(print, flush=True)
     say(f"watching {found.files} files, {found.size / 1e6:.1f} MB; {args.out / outputs.PAGE}")

@@ -8,9 +8,11 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from .measures.columns import summed
+from .measures.columns import hour, instant, summed
 
 LOGS = ("audit", "hil", "nonce", "bench", "simulation")
+DAILY = ("audit", "hil", "nonce", "simulation")
+"""Those whose lines have days."""
 CLOCK_SET_MS = 978_307_200_000
 """2001: what says an earlier time has a clock that nobody had set."""
 
@@ -41,26 +43,49 @@ OF_LOG: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def of_logs(frames: Mapping[str, DataFrame], before_ms: int) -> dict[str, int | None]:
-    """Rows of each log ("kept audit"), its first and last instant in ms ("began audit", "ended
-    audit") of those from CLOCK_SET_MS to before_ms."""
+def kept(*logs: DataFrame) -> DataFrame:
+    """The logs of DAILY -> log, of (timestamp: a day, UTC), rows, began, ended (ms)."""
     found = []
-    for name in LOGS:
-        figures = {f"kept {name}": F.count("*")}
-        if name != "bench":
-            at = F.col("at_ms") if name != "audit" else F.coalesce("minute_ms", "at_ms")
-            known = F.when(at.between(CLOCK_SET_MS, before_ms), at)
-            figures |= {f"began {name}": F.min(known), f"ended {name}": F.max(known)}
-        found.append(_figures(frames[name], figures))
-    return _collected(found)
+    for name, frame in zip(DAILY, logs, strict=True):
+        at = F.col("at_ms") if name != "audit" else F.coalesce("minute_ms", "at_ms")
+        by = (F.lit(name).alias("log"), F.date_trunc("day", instant(at)).alias("of"))
+        sums = (F.count("*").alias("rows"), F.min(at).alias("began"), F.max(at).alias("ended"))
+        found.append(frame.groupBy(*by).agg(*sums))
+    return reduce(DataFrame.unionByName, found)
 
 
-def site_names(audit: DataFrame) -> dict[str, str]:
+def of_logs(kept: DataFrame, before_ms: int) -> dict[str, int | None]:
+    """Rows of each log of DAILY ("kept audit"), its first and last instant in ms ("began audit",
+    "ended audit") of those of days that begin from CLOCK_SET_MS to before_ms."""
+    inside = F.unix_millis("of").between(CLOCK_SET_MS, before_ms)
+    of_each = kept.groupBy("log").agg(
+        F.sum("rows").alias("kept"),
+        F.min(F.when(inside, F.col("began"))).alias("began"),
+        F.max(F.when(inside, F.col("ended"))).alias("ended"),
+    )
+    found: dict[str, int | None] = {}
+    for name in DAILY:
+        found |= {f"kept {name}": 0, f"began {name}": None, f"ended {name}": None}
+    for row in of_each.collect():
+        found |= {f"{word} {row['log']}": row[word] for word in ("kept", "began", "ended")}
+    return found
+
+
+def said(audit: DataFrame) -> DataFrame:
+    """audit -> site, of (timestamp: a day, UTC), name, at_ms: which name its processes said last
+    on that day; null where none was said."""
+    named = F.when(F.col("event") == "start", F.col("name"))
+    at = F.when(named.isNotNull(), F.col("at_ms"))
+    day = F.date_trunc("day", hour()).alias("of")
+    newest = (F.max_by(named, at).alias("name"), F.max(at).alias("at_ms"))
+    return audit.groupBy("site", day).agg(*newest)
+
+
+def site_names(said: DataFrame) -> dict[str, str]:
     """Of each site of the log, by its number: the name that its processes said last; the number
     too where sites have one name, and alone where none was said."""
-    said = F.when(F.col("event") == "start", F.col("name"))
-    newest = F.max_by(said, F.when(said.isNotNull(), F.col("at_ms")))
-    found = audit.groupBy("site").agg(newest.alias("name")).orderBy("site").collect()
+    newest = F.max_by("name", "at_ms").alias("name")
+    found = said.groupBy("site").agg(newest).orderBy("site").collect()
     names = [row["name"] for row in found]
     return {
         row["site"]: row["site"]

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from . import outputs, tables
 from .errors import FOUND, OK
 from .found import shown as readable
-from .headline import KEYS_REPEATED, LOGS, OF_LOG, of_logs, of_tables, site_names
+from .headline import DAILY, KEYS_REPEATED, LOGS, OF_LOG, of_logs, of_tables, site_names
 from .ingest import ingest
 from .page import Live, render
 from .progress import Steps
 from .settle import Settled, settle
 from .shown import Rows, Span, shown
+from .tables import Days, Logs, Tables
 
 _DAY_MS = 86_400_000
 _TOLD = 20
@@ -36,20 +36,6 @@ class Outcome:
     exit_code: int
     summary: dict[str, Any]
     lists: Mapping[str, Rows]
-
-
-@dataclass(frozen=True)
-class Days:
-    """Of which days (UTC), both included, lines are reported; None: no end on that side."""
-
-    since: date | None = None
-    until: date | None = None
-
-    def of(self, lines: DataFrame) -> DataFrame:
-        """Those of these days."""
-        if self.since is not None:
-            lines = lines.where(F.col("day") >= F.lit(self.since))
-        return lines if self.until is None else lines.where(F.col("day") <= F.lit(self.until))
 
 
 def run(
@@ -71,19 +57,11 @@ def run(
         ingest(spark, logs, out)
     with steps.step("settle"):
         settled = settle(spark, out)
-    if days != Days():
-        settled = replace(
-            settled,
-            audit=days.of(settled.audit),
-            hil=days.of(settled.hil),
-            nonce=days.of(settled.nonce),
-            simulation=days.of(settled.simulation),
-        )
     with outputs.tables(out) as folder:
-        made, found = _measured(spark, settled, folder, steps)
+        made, found = _measured(spark, settled, out, folder, days, steps)
         with steps.step("page"):
             summary = _summary(spark, logs, settled, found, days)
-            lists = _shown(settled, made, found, summary["sites"])
+            lists = _shown(settled, made, found, days, summary["sites"])
             summary["why"] = _why(lists, found)
             summary["exit"] = FOUND if summary["why"] else OK
             summary["seconds"] = dict(steps.seconds)
@@ -106,29 +84,40 @@ def _put(out: Path, page: str, summary: dict[str, Any]) -> None:
 
 
 def _measured(
-    spark: SparkSession, settled: Settled, folder: Path, steps: Steps
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    spark: SparkSession, settled: Settled, out: Path, folder: Path, days: Days, steps: Steps
+) -> tuple[dict[str, DataFrame], dict[str, Any]]:
     """The tables, and what is counted over them and the logs."""
     with steps.step("measures", total=len(tables.TABLES)):
+        record = settled.record
+        bench = record.documents if record.rows else ""
         frames = {name: getattr(settled, name) for name in LOGS}
-        found = of_logs(frames, _now_ms() + _DAY_MS)
-        empty = [name for name in LOGS if not found[f"kept {name}"]]
-        made, none = tables.write(spark, folder, frames, empty, steps.at)
-        found |= of_tables(made, none)
-    return made, found
+        of_days = {name: record.days.get(name, {}) for name in DAILY}
+        logs = Logs(frames, of_days, {"bench": bench})
+        of = Tables(spark, out, folder, logs, days)
+        of.make(steps.at)
+        found: dict[str, Any] = of_logs(of.made["kept"], _now_ms() + _DAY_MS) | {
+            "kept bench": record.rows
+        }
+        told = {name: of.made[name] for name in tables.TABLES}
+        found |= of_tables(told, of.none & told.keys())
+        for name in ("by_rule", "by_client"):  # of which the page's lists of decisions are made
+            told[name] = of.made[name]
+            found[f"rows {name}"] = found["rows decisions"]
+        found["sites"] = site_names(of.made["names"]) if found["kept audit"] else {}
+    return told, found
 
 
 def _shown(
     settled: Settled,
-    made: Mapping[str, Any],
+    made: Mapping[str, DataFrame],
     found: Mapping[str, Any],
+    days: Days,
     sites: Mapping[str, str],
 ) -> dict[str, Rows]:
     rows = {name: found[f"rows {name}"] for name in made}
     rows["quarantine"] = sum(settled.quarantined.values())
     span = Span(found["began audit"], found["ended audit"])
-    logs = {name: getattr(settled, name) for name in LOGS}
-    return shown(made, logs, settled.quarantine, rows, span, sites)
+    return shown(made, {"hil": days.of(settled.hil)}, settled.quarantine, rows, span, sites)
 
 
 def _summary(
@@ -150,7 +139,7 @@ def _summary(
         "made": now(),
         "versions": _versions(spark),
         "master": spark.sparkContext.master,
-        "sites": site_names(settled.audit) if kept["audit"] else {},
+        "sites": found["sites"],
         "logs": [readable(str(Path(each).absolute())) for each in logs],
         **{
             name: day.isoformat()

@@ -3,6 +3,8 @@
 .sealmq-report          says that the folder is a report's; locked while one is made (locks.py)
 .sealmq-java            the lock of a Java that reads or settles
 checkpoint lines audit hil nonce bench quarantine      what was read, each line once
+state                   how far it is settled (state.py)
+days                    what tables are made of, by day (tables.py)
 tables -> .tables-N     Parquet; all tables of a report change at once
 summary.json report.html  replaced by a rename, summary.json last
 spark.log               what Java and Spark printed
@@ -38,6 +40,8 @@ READ = (
     "simulation",
     "bench",
     "quarantine",
+    "state",
+    "days",
 )
 _SCRATCH = ".scratch"
 _FORMAT = b"1\n"

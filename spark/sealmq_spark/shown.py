@@ -72,8 +72,8 @@ def shown(
     span: Span,
     sites: Mapping[str, str],
 ) -> dict[str, Rows]:
-    """All lists of the page. rows: of each table and of `quarantine`; empty ones cost nothing.
-    sites: their names, by number."""
+    """All lists of the page. tables: with by_rule and by_client, which stand for decisions. rows:
+    of each and of `quarantine`; empty ones cost nothing. sites: their names, by number."""
     there = {name: frame for name, frame in tables.items() if rows.get(name)}
     if len(sites) > 1:
         there = {name: _with_site(frame, sites) for name, frame in there.items()}
@@ -130,15 +130,16 @@ class Sums:
 
 def _traffic(tables: Mapping[str, DataFrame], span: Span) -> list[Sums]:
     found = []
-    if decided := tables.get("decisions"):
+    if (decided := tables.get("by_rule")) and (clients := tables.get("by_client")):
         sums: dict[str, Column | str] = {
             "allowed": F.when(F.col("allowed"), F.col("count")).otherwise(0),
             "denied": F.when(~F.col("allowed"), F.col("count")).otherwise(0),
         }
-        limits = (("rule", 20), ("label", 20), ("client", 15), ("question", 20))
+        limits = (("rule", 20), ("label", 20), ("question", 20))
         most = (List(f"decisions_{name}", (name,), limit) for name, limit in limits)
         timed = List("decisions_time", (_HOUR,))
         found.append(Sums(_dated(decided, "hour", span), sums, (timed, *most)))
+        found.append(Sums(clients, sums, (List("decisions_client", ("client",), 15),)))
     if refused := tables.get("refusals"):
         lists = (
             List("refusals", ("client", "class", "rule"), 20),

@@ -16,7 +16,7 @@ from audit_table import LAST, LATEST_MS, NOON, OTHER_SITE, SITE, record, rows, t
 from running_site import Site
 from sealmq_spark.contracts import columns
 from sealmq_spark.measures.columns import MOST
-from sealmq_spark.measures.disclosures import disclosures
+from sealmq_spark.measures.disclosures import daily, disclosures
 
 NAMES = ["site", "topic", "client", "policy_id", "purpose", "under", "first", "last", "count"]
 
@@ -54,7 +54,7 @@ def test_who_got_what(spark: SparkSession) -> None:
     beyond = [
         *(record("delivered", minute(n), **plain | {"client": "z"}, count=MOST) for n in (1, 2))
     ]
-    found = disclosures(table(spark, records, beyond))
+    found = disclosures(daily(table(spark, records, beyond)))
     assert found.columns == NAMES
     assert rows(found) == sorted(
         [
@@ -99,7 +99,7 @@ def instant(at_ms: int) -> datetime:
 
 def of_the_log(spark: SparkSession, folder: Path, topic: str) -> Sums:
     audit = spark.read.schema(columns("audit")).json(str(folder))
-    found = rows(disclosures(audit).where(f"topic like '{topic.replace('#', '%')}'"))
+    found = rows(disclosures(daily(audit)).where(f"topic like '{topic.replace('#', '%')}'"))
     assert len({row[0] for row in found}) == 1
     assert {row[3] for row in found} == {""}  # no such policy judges there
     return {row[1:3] + row[4:6]: row[6:] for row in found}

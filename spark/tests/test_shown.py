@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from sealmq_spark.measures.decisions import by_client, by_rule
 from sealmq_spark.shown import BUCKETS, NAMES, Span, shown
 
 HOUR = 3_600_000
@@ -25,6 +26,8 @@ def lists(
 ) -> dict[str, list[dict[str, Any]]]:
     nothing = spark.createDataFrame([], "commit string, at_ms bigint")
     bad = spark.createDataFrame([], "file string, reason string, raw string, count bigint")
+    if decided := tables.get("decisions"):
+        tables |= {"by_rule": by_rule(decided), "by_client": by_client(decided)}
     rows = dict.fromkeys(tables, 1)
     return shown(tables, {"hil": nothing}, tables.pop("quarantine", bad), rows, span, sites or {})
 

@@ -61,14 +61,19 @@ def hours(decided: DataFrame) -> DataFrame:
     )
 
 
-def calendar(audit: DataFrame) -> DataFrame:
-    """audit -> site, hour, whole, left, of, next: the hours in which a mediator recorded anything.
+def known(audit: DataFrame) -> DataFrame:
+    """audit -> site, hour, started: the hours in which a mediator recorded anything, and whether
+    one started in them."""
+    started = F.max(F.col("event") == "start").alias("started")
+    return audit.where("role = 'mediator'").groupBy("site", hour().alias("hour")).agg(started)
+
+
+def calendar(known: DataFrame) -> DataFrame:
+    """known -> site, hour, whole, left, of, next.
 
     whole: see above. Behind this hour: left, how many whole ones there are; of, how many in each
     hour of the day (UTC), and in all; next, the first of them.
     """
-    started = F.max(F.col("event") == "start").alias("started")
-    known = audit.where("role = 'mediator'").groupBy("site", hour().alias("hour")).agg(started)
     backwards = Window.partitionBy("site").orderBy(F.desc("hour"))
     behind = backwards.rowsBetween(Window.unboundedPreceding, -1)
     one = F.expr("interval 1 hour")
@@ -91,14 +96,14 @@ def calendar(audit: DataFrame) -> DataFrame:
     )
 
 
-def changed(decided: DataFrame, audit: DataFrame) -> DataFrame:
-    """decisions, audit -> site, client, measure, hour, hours, count, usual, z: beyond LIMIT.
+def changed(hours: DataFrame, known: DataFrame) -> DataFrame:
+    """hours, known -> site, client, measure, hour, hours, count, usual, z: beyond LIMIT.
 
     measure: of MEASURES. hour: timestamp, UTC; hours: 1, or how many whole hours the silence lasted
     that began then (count 0). usual: the median of the hours that it was compared with; of a
     silence the messages per hour until then. z: below 0 for less than usual.
     """
-    series = _series(hours(decided), calendar(audit))
+    series = _series(hours, calendar(known))
     judged = _beside_others(_silences(_talking(series)))
     burst = F.when(F.abs(F.col("z")) > LIMIT, _row("hour", F.lit(1), F.col("count"), "usual", "z"))
     silence = F.when(

@@ -131,3 +131,16 @@ def _question() -> Column:
         mine = [event for event, both in COUNTED.items() if both[0] == question]
         found = found.when(F.col("event").isin(mine), question)
     return found
+
+
+def by_rule(decided: DataFrame) -> DataFrame:
+    """decisions -> the same without clients, of whom there may be many."""
+    by = [name for name in _BY if name != "client"]
+    return decided.groupBy(*by).agg(total()).select(*by, "count")
+
+
+def by_client(decided: DataFrame) -> DataFrame:
+    """decisions -> site, of (timestamp: a day, UTC), client, allowed, count."""
+    day = F.date_trunc("day", "hour").alias("of")
+    found = decided.groupBy("site", day, "client", "allowed").agg(total())
+    return found.select("site", "of", "client", "allowed", "count")

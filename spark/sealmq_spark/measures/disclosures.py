@@ -13,18 +13,31 @@ from ..contracts import of_families
 from .columns import instant, text, total
 
 
-def disclosures(audit: DataFrame) -> DataFrame:
-    """audit -> site, topic, client, families' fields, first, last, count.
-
-    Of families' fields (contracts.of_families: purpose, under, ...): "" where none says anything.
-    first, last: timestamps (UTC) of the minutes in which the first and the last of `count` messages
-    were delivered.
-    """
+def daily(audit: DataFrame) -> DataFrame:
+    """audit -> the columns of `disclosures`, of each day (UTC) alone."""
     minute = instant("minute_ms").alias("minute")
-    by = ("site", "topic", "client", *of_families())
     said = map(text, of_families())
     delivered = audit.where("event = 'delivered'").select(
         "site", "topic", "client", *said, minute, "count"
     )
     sums = (F.min("minute").alias("first"), F.max("minute").alias("last"), total())
-    return delivered.groupBy(*by).agg(*sums).select(*by, "first", "last", "count")
+    by = _by()
+    return (
+        delivered.groupBy(*by, F.to_date("minute")).agg(*sums).select(*by, "first", "last", "count")
+    )
+
+
+def disclosures(daily: DataFrame) -> DataFrame:
+    """daily -> site, topic, client, families' fields, first, last, count.
+
+    Of families' fields (contracts.of_families: purpose, under, ...): "" where none says anything.
+    first, last: timestamps (UTC) of the minutes in which the first and the last of `count` messages
+    were delivered.
+    """
+    by = _by()
+    sums = (F.min("first").alias("first"), F.max("last").alias("last"), total())
+    return daily.groupBy(*by).agg(*sums).select(*by, "first", "last", "count")
+
+
+def _by() -> tuple[str, ...]:
+    return ("site", "topic", "client", *of_families())

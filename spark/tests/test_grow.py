@@ -1,0 +1,146 @@
+"""Reports night after night say what one report over all says, to the last row; and a night looks
+at its own lines only."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import generator
+import pytest
+from pyspark.sql import SparkSession
+
+import small_logs
+from lines_made import AUDIT, NONCE, numbered
+from sealmq_spark import job, tables
+from sealmq_spark.ingest import ingest
+from sealmq_spark.settle import Settled, settle
+from sealmq_spark.state import State
+from sealmq_spark.tables import Days
+
+DAY_MS = 86_400_000
+LOGS = ("audit", "hil", "nonce", "bench")
+Everything = dict[str, Counter[str]]
+
+
+def written(path: Path, *lines: dict[str, Any]) -> None:
+    """A closed segment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def held(settled: Settled) -> dict[str, Any]:
+    """All that it says, and what stands in its record of days."""
+    rows = {name: Counter(map(str, getattr(settled, name).collect())) for name in LOGS}
+    told = Counter(map(str, settled.quarantine.collect()))
+    counts = (settled.lines, settled.repeated, settled.quarantined)
+    days = {name: set(days) for name, days in settled.record.days.items() if days}
+    return {**rows, "told": told, "counts": counts, "days": days}
+
+
+def test_conflicts_and_repetitions_over_nights_settle_as_in_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Of an id with two contents the same one counts, whichever came first, on whatever day; the
+    day that lost its only line is gone."""
+    at = AUDIT["minute_ms"]
+    lines = [numbered(AUDIT, n) for n in range(8)]
+    other = {**lines[0], "minute_ms": at + DAY_MS}  # of the next day
+    third = {**lines[0], "minute_ms": at + 2 * DAY_MS}
+    late = {**numbered(AUDIT, 9), "minute_ms": at - 5 * DAY_MS}
+    nights: list[list[dict[str, Any]]] = [
+        [third, lines[1]],
+        [other, numbered(NONCE, 1)],
+        [*lines, {**lines[1], "count": 99}, late],
+        [third, other, lines[2], numbered(NONCE, 1)],
+    ]
+    logs = tmp_path / "logs"
+    for number, night in enumerate(nights):
+        written(logs / f"s{number}.jsonl", *night)
+        with (logs / f"s{number}.jsonl").open("a") as file:
+            file.write(f"bad {number % 2}\n")
+        ingest(spark, [str(logs)], tmp_path / "nights")
+        grown = settle(spark, tmp_path / "nights")
+    ingest(spark, [str(logs)], tmp_path / "once")
+    assert held(grown) == held(settle(spark, tmp_path / "once"))
+    assert held(grown)["counts"][:2] == (22, 5)
+
+
+@pytest.mark.full
+def test_what_was_decided_is_put_in_its_place(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before the state is recorded, nothing has changed; killed after that, the next run
+    puts the files where they belong."""
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    written(logs / "s0.jsonl", numbered(AUDIT, 0), numbered(AUDIT, 1))
+    ingest(spark, [str(logs)], out)
+    settle(spark, out)
+    written(logs / "s1.jsonl", numbered(AUDIT, 1), numbered(AUDIT, 2))
+    ingest(spark, [str(logs)], out)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("commit", "_put"):
+        with monkeypatch.context() as patch:
+            patch.setattr(State, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                settle(spark, out)
+        assert len(list((out / "audit").rglob("*.parquet"))) == 1
+    ids = sorted(row.id for row in settle(spark, out).audit.collect())
+    assert ids == sorted(numbered(AUDIT, n)["id"] for n in range(3))
+    assert not [path for path in (out / "state").glob(".staged-*") if any(path.iterdir())]
+
+
+def reported(
+    spark: SparkSession, logs: Path, out: Path, days: Days | None = None
+) -> tuple[dict[str, Any], Everything]:
+    """The summary, but for what differs from run to run; all rows of all tables and lists."""
+    out.mkdir(exist_ok=True)
+    outcome = job.run(spark, [str(logs)], out, days=days)
+    rows: Everything = {"lists": Counter([json.dumps(outcome.lists, sort_keys=True)])}
+    folders = {f"tables/{name}": out / "tables" / name for name in tables.TABLES}
+    for name, folder in {**folders, **{name: out / name for name in LOGS}}.items():
+        found = spark.read.parquet(str(folder))
+        rows[name] = Counter(str(sorted(row.asDict().items())) for row in found.collect())
+    rows["quarantine"] = Counter(map(str, spark.read.json(str(out / "quarantine")).collect()))
+    return {**outcome.summary, "made": "", "seconds": {}}, rows
+
+
+@pytest.mark.full
+def test_nights_say_what_one_report_says(spark: SparkSession, tmp_path: Path) -> None:
+    """A made-up site with late, repeated and bad lines, and one whose log is put back; a night of
+    some days alone between them."""
+    made, logs = tmp_path / "made", tmp_path / "logs"
+    generator.generate(made, 10_000, per_day=3_000, segment_lines=1_000)
+    small_logs.write(tmp_path / "small", worse=True, twice=True)
+    segments = sorted((made / "audit" / "mediator").iterdir(), key=lambda path: path.name[-12:])
+    runs = sorted((made / "rig").iterdir())
+    conflict = json.loads(segments[0].read_text().splitlines()[0]) | {"inst": 7}
+    nights = [
+        [*segments[:5], *runs[:2], made / "bench" / "device-1.json"],
+        [*segments[5:8], *runs[2:], made / "bench" / "device-2.json", segments[1]],
+        [*segments[8:], *(made / "audit").glob("restored*"), *runs[:1], tmp_path / "small"],
+    ]
+    some = Days(date(2026, 1, 2), date(2026, 1, 3))
+    for number, night in enumerate(nights):
+        for path in night:
+            target = logs / f"night{number}" / path.name
+            copy = shutil.copytree if path.is_dir() else shutil.copy
+            target.parent.mkdir(parents=True, exist_ok=True)
+            copy(path, target)
+        if number == 1:
+            written(logs / "night1" / "conflict.jsonl", conflict)
+        days = some if number == 1 else None
+        grown = reported(spark, logs, tmp_path / "nights", days)
+        if number:
+            fresh = reported(spark, logs, tmp_path / f"fresh{number}", days)
+            assert grown[0] == fresh[0]
+            for name, rows in fresh[1].items():
+                assert grown[1][name] == rows, name
+            assert grown[0]["lines"] > 5_000
