@@ -101,6 +101,14 @@ class _Lines:
         for line in program.stdout:
             self.lines.append(line.strip())
 
+    def wait(self, what: str, look: Callable[[], bool]) -> None:
+        """As `until`; leaves no program behind if it comes in vain."""
+        try:
+            until(what, look)
+        except AssertionError:
+            self.end()
+            raise
+
     def numbers(self, word: str) -> list[int]:
         return [int(line.split()[1]) for line in list(self.lines) if line.startswith(word + " ")]
 
@@ -122,10 +130,12 @@ class ByMosquitto:
         sub = ["mosquitto_sub", *agent.words("ha"), *common, "-i", f"r-{topic}", "-c", "-d"]
         self._sub = ["stdbuf", "-oL", *sub, "-F", "came %p"]
         threading.Thread(target=self._reads, daemon=True).start()
-        until("SUBACK", lambda: any("SUBACK" in line for line in self._all.lines))
+        self._all.wait("SUBACK", lambda: any("SUBACK" in line for line in self._all.lines))
         pub = ["mosquitto_pub", *agent.words("plc"), *common, "-i", f"w-{topic}", "-l", "-d"]
         self._pub = self._all.start(["stdbuf", "-oL", *pub])
-        until("CONNACK", lambda: f"Client w-{topic} received CONNACK (0)" in self._all.lines)
+        self._all.wait(
+            "CONNACK", lambda: f"Client w-{topic} received CONNACK (0)" in self._all.lines
+        )
 
     def _reads(self) -> None:
         while not self._all.over.is_set():
@@ -174,7 +184,7 @@ class ByMqttJs:
             said = {**common, "read": read, "user": user, "id": who}
             words = ["node", str(folder / "client.js"), json.dumps(said)]
             self._pub = self._all.start(words, env)
-            until("it to connect", lambda read=read: self._ready(read))  # type: ignore[misc]
+            self._all.wait("it to connect", lambda read=read: self._ready(read))  # type: ignore[misc]
 
     def _ready(self, read: bool) -> bool:
         return "subscribed" in self._all.lines and (read or self._all.lines.count("connected") > 1)

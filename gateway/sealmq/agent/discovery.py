@@ -45,7 +45,8 @@ class Discovery:
         if not (sender and sender in ids) and not self._listed(sender, topic):
             return _no(
                 f"{topic[:200]} is not {sender}'s: one level after the component has to be its "
-                "name, or its topics in `senders` name it"
+                f"name, as in {start}COMPONENT/{sender}/OBJECT/config, or its line in `senders` "
+                "has to list the topic"
             )
         if not payload:
             return None

@@ -23,7 +23,7 @@ from sealmq.mqtt import PacketIds, ProtocolError
 from sealmq_spec.errors import SealError
 
 from .account import SEATS, UNRELEASED, Account, Answer, Unreleased, note
-from .wire import Ack, Bye, Dialect, Hello, Opening, Ping, Pub, Refusal, Said, Sub
+from .wire import FOREVER, Ack, Bye, Dialect, Hello, Opening, Ping, Pub, Refusal, Said, Sub
 
 log = logging.getLogger("sealmq.agent")
 
@@ -57,14 +57,14 @@ class Pipe(Protocol):
 
 class End(Exception):
     """This connection ends. refusal: why, if it is not in good order; will: whether it is sent;
-    forget: whether a session that is kept ends with it.
+    expiry: what its session's expiry interval is from now on, in seconds; None: as CONNECT said.
     """
 
     def __init__(
-        self, refusal: Refusal | None = None, will: bool = True, forget: bool = False
+        self, refusal: Refusal | None = None, will: bool = True, expiry: int | None = None
     ) -> None:
         super().__init__(str(refusal) if refusal else "goodbye")
-        self.refusal, self.will, self.forget = refusal, will, forget
+        self.refusal, self.will, self.expiry = refusal, will, expiry
 
 
 @dataclass(slots=True)
@@ -172,9 +172,9 @@ class Local:
             self._account.seats -= 1
             await seat.disconnect(goodbye=not end.will)
         # While the client waits for our end; one that came meanwhile has the session.
-        forget = end.forget and self._kept and not self._ended.done()
-        if forget and self._account is not None and self._hello is not None:
-            await self._forget(self._account, self._hello)
+        goes_on = self._kept and not self._ended.done()
+        if end.expiry is not None and goes_on and self._account is not None:
+            await self._expires(self._account, end.expiry)
         await self._pipe.close()
         if not self._ended.done():
             self._ended.cancel()
@@ -274,12 +274,15 @@ class Local:
         refusal = await self._seated(account, hello, hello.kept)
         return refusal, self._seat is not None and self._seat.present
 
-    async def _forget(self, account: Account, hello: Hello) -> None:
-        """Ends what the site keeps of the session: one that is not kept takes its place."""
-        refusal = await self._seated(account, replace(hello, will=None), kept=False)
+    async def _expires(self, account: Account, seconds: int) -> None:
+        """The site is told by a CONNECT for how long it keeps the session from now on: no seal
+        covers a DISCONNECT. 0: one that is not kept takes its place."""
+        hello = Hello(self.client_id, False, False, 0, None, None, None, expiry=seconds)
+        refusal = await self._seated(account, hello, kept=seconds > 0)
         if refusal is not None:
-            log.warning("%s", f"{self.client_id}: the session stays at the site: {refusal}")
-        account.received_of(self.client_id, present=False)
+            log.warning("%s", f"{self.client_id}: the site keeps its session as before: {refusal}")
+        if not seconds:
+            account.received_of(self.client_id, present=False)
         await self._leave(account)
 
     async def _leave(self, account: Account) -> None:
@@ -294,7 +297,7 @@ class Local:
             why = f"{SEATS} clients of {account.user.name} read already; the site takes no more"
             return Refusal("much", "agent.clients", why)
         account.seats += 1
-        expiry = hello.expiry if kept else None
+        expiry = hello.expiry if kept and hello.expiry < FOREVER else None
         seat = account.reader(
             self.client_id, kept, expiry, hello.will, self._stated, self._released
         )
@@ -389,7 +392,8 @@ class Local:
                 if said.expiry and not self._kept:
                     why = "a session expiry interval in DISCONNECT, where CONNECT had none or 0"
                     raise End(Refusal("broken", "", why))
-                raise End(None, said.will, forget=said.expiry == 0)
+                kept_for = self._hello.expiry if self._hello is not None else None
+                raise End(None, said.will, None if said.expiry == kept_for else said.expiry)
             case Hello():
                 raise End(Refusal("broken", "", "a second CONNECT"))
 

@@ -94,7 +94,7 @@ class LastWill:
 @dataclass(frozen=True, slots=True)
 class Hello:
     """CONNECT. kept: a session that outlives the connection; fresh: it begins anew. expiry: by how
-    many seconds, None: no clock ends it. fault: what it asks for and cannot have."""
+    many seconds, FOREVER: no clock ends it. fault: what it asks for and cannot have."""
 
     client_id: str
     fresh: bool
@@ -105,7 +105,7 @@ class Hello:
     password: bytes | None = field(repr=False)
     window: int = WINDOW
     fault: str = ""
-    expiry: int | None = None
+    expiry: int = FOREVER
 
 
 class Pub(NamedTuple):
@@ -362,7 +362,7 @@ def _hello(c: v5.Connect5) -> Hello:
     window = min(WINDOW, of.get(v5.RECEIVE_MAX, WINDOW))
     return Hello(
         c.client_id, c.clean_start, expiry > 0, c.keepalive, will, c.username, c.password, window,
-        fault, expiry if 0 < expiry < FOREVER else None,
+        fault, expiry or FOREVER,
     )  # fmt: skip
 
 

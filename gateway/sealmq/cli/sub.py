@@ -77,6 +77,13 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         help="a session that goes on where the last one with the same -i ended; the embedded "
         "broker keeps none",
     )
+    parser.add_argument(
+        "-x",
+        "--session-expiry-interval",
+        metavar="SECONDS",
+        help="with -c and -V mqttv5: for how long the session goes on without a connection "
+        "(default: until one without -c takes its place)",
+    )
     parser.add_argument("-i", "--id", metavar="ID", help="the MQTT client id (default: random)")
     add_version(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="print the topic as well")
@@ -108,6 +115,19 @@ def run(args: argparse.Namespace) -> int:
     return act(_subscribe(args, time.monotonic()))
 
 
+def _expiry(args: argparse.Namespace) -> int | None:
+    from .acting import wrong
+
+    text = args.session_expiry_interval
+    if text is None:
+        return None
+    if not args.disable_clean_session or args.protocol != 5:
+        raise wrong(args, "-x without -c and -V mqttv5", "only MQTT 5 says how long one is kept")
+    if not text.isdecimal() or not 0 < int(text) < 0xFFFFFFFF:
+        raise wrong(args, f"session expiry interval {text}", "it is 1 to 4294967294 seconds")
+    return int(text)
+
+
 def _check(args: argparse.Namespace) -> None:
     from .acting import check_values, said, version, wrong
     from .pub import seconds
@@ -123,6 +143,7 @@ def _check(args: argparse.Namespace) -> None:
     args.protocol = version(args)
     if args.disable_clean_session and not args.id:
         raise wrong(args, "-c without -i", "a session goes on under the id that it began with")
+    args.expiry = _expiry(args)
     if args.id is not None and not 0 < len(args.id.encode()) <= 64:
         raise wrong(args, f"client id {args.id!r}", "it has 1 to 64 bytes")
     if args.count is not None:
@@ -182,6 +203,7 @@ async def _receive(args: argparse.Namespace) -> int:
         clean=clean,
         inbox_messages=256,
         protocol=args.protocol,
+        expiry=args.expiry,
     )
     asks = await client_of(args, options, on_notice, on_state, on_news)
     async with _connected(args, asks) as client:

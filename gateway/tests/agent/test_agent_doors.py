@@ -352,9 +352,18 @@ def left(expiry: int | None) -> bytes:
     return b"\xe0\0" if expiry is None else v5.disconnect(0, {v5.SESSION_EXPIRY: expiry})
 
 
-@pytest.mark.parametrize(("expiry", "sites"), [(None, [True]), (60, [True]), (0, [True, False])])
-def test_a_session_that_ends_with_its_connection_by_disconnect_ends_at_the_site(
-    expiry: int | None, sites: list[bool]
+@pytest.mark.parametrize(
+    ("expiry", "sites", "told"),
+    [
+        (None, [True], [60]),
+        (60, [True], [60]),
+        (0, [True, False], [60, None]),
+        (3600, [True, True], [60, 3600]),
+        (0xFFFFFFFF, [True, True], [60, None]),
+    ],
+)
+def test_a_disconnect_says_anew_for_how_long_the_site_keeps_the_session(
+    expiry: int | None, sites: list[bool], told: list[int | None]
 ) -> None:
     async def story() -> None:
         connect = five(60).replace(b"MQTT\5\2", b"MQTT\5\0")
@@ -362,6 +371,7 @@ def test_a_session_that_ends_with_its_connection_by_disconnect_ends_at_the_site(
             wire.says.put_nowait(left(expiry))
             await calm()
             assert account.kept == sites
+            assert account.expiries == told
 
     played(story)
 

@@ -133,6 +133,15 @@ def test_pub_and_sub_speak_it_with_mosquitto_s_flag(site: RealSite) -> None:
     wrong = sealmq("pub", root, "--client", "monitor", "-t", "a", "-m", "b", "-V", "mqttv31")
     assert wrong.returncode == 1
     assert "protocol version mqttv31" in wrong.stderr
+    kept = ("-c", "-i", "kept", "-V", "mqttv5")
+    for more, said in (
+        (("-x", "60"), "-x without -c and -V mqttv5"),
+        ((*kept, "-x", "0"), "session expiry interval 0"),
+        ((*kept, "-x", "60"), "does not keep"),
+    ):
+        wrong = sealmq("sub", root, "--client", "monitor", "-t", TOPIC, *more)
+        assert wrong.returncode == 1
+        assert said in wrong.stderr
 
 
 @pytest.mark.full
