@@ -63,6 +63,16 @@ def test_it_is_published_below_the_mount_as_it_came(south: Site) -> None:
     assert south.delivered == [("@north/a/b", m1(kind=1), 3)]
 
 
+def test_a_clear_crosses_once_as_a_retained_message_does_and_a_will_never(south: Site) -> None:
+    clear = one(flags=3, m1=m1(kind=3))
+    assert south.take("north", clear) == [(OK, "")]
+    south.handed.clear()  # another line
+    assert south.take("north", clear._replace(seq=2)) == [(OK, "")]
+    assert south.delivered == [("@north/a/b", m1(kind=3), 3)]
+    [(code, why)] = south.take("north", one(flags=3, m1=m1(ctr=9, kind=2)))
+    assert (code, "a will" in why) == (DROPPED, True)
+
+
 def test_what_comes_again_is_not_published_again(south: Site) -> None:
     assert south.take("north", one(), one(seq=2)) == [(OK, ""), (OK, "")]
     south.handed.clear()  # another line
