@@ -37,19 +37,20 @@ LIMIT = 48 * 1024
 # the last.
 _LIVES = ("living", "life", "outbox", "backoff", "sleeping", "wlan")
 _PURPOSES = ("purposes", "commanding")
+_SITES = ("origin", "complaining")
 _SENSOR = ("aio", "living_aio", "reader", "delivery", "receive_fast", "chacha")
 _DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "publish_fast", "chacha")
 SETS: dict[str, tuple[str, ...]] = {
-    "sensor": (*_SENSOR, *_PURPOSES, "origin"),
-    "sensor-purposes": (*_SENSOR, "sleeping", "origin"),
-    "display": (*_DISPLAY, *_PURPOSES, "origin"),
+    "sensor": (*_SENSOR, *_PURPOSES, *_SITES),
+    "sensor-purposes": (*_SENSOR, "sleeping", *_SITES),
+    "display": (*_DISPLAY, *_PURPOSES, *_SITES),
     "display-sites": (*_DISPLAY, *_PURPOSES),
-    "display-purposes": (*_DISPLAY, "origin"),
-    "asyncio": ("living_aio", *_LIVES, "publish_fast", "receive_fast", "chacha", "origin"),
+    "display-purposes": (*_DISPLAY, *_SITES),
+    "asyncio": ("living_aio", *_LIVES, "publish_fast", "receive_fast", "chacha", *_SITES),
     "everything": (),
     "sensor-chacha": (
         "aio", "living_aio", "reader", "delivery", "receive_fast", "ccm", "publish_fast",
-        *_PURPOSES, "origin",
+        *_PURPOSES, *_SITES,
     ),
 }  # fmt: skip
 # For a board that does this; where nothing else is said blocking, and with AES-CCM. In the order of

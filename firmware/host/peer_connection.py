@@ -119,7 +119,8 @@ class Connection:
             said = bytes((const.OP_TIME,)) + body[1:17] + s.now_ms().to_bytes(6, "big")
             self.tell(said + pack(self.kg_time(body[1:17])))
         elif body[0] == const.OP_COMMAND:
-            family, command = body[2 : 2 + body[1]].decode(), body[2 + body[1] :].decode()
+            family, raw = body[2 : 2 + body[1]].decode(), body[2 + body[1] :]
+            command = raw.decode("utf-8", "surrogateescape")
             ctr = control.up_header(packet)[1]
             self.peer.log("command", family, command, ctr)
             hook = self.peer.on_command

@@ -164,7 +164,7 @@ class Provisioned(Link):
                 from sealmq_spec.origin import Reader
             except ImportError:
                 try:
-                    from sealmq_spec.reader import Reader
+                    from sealmq_spec.reader import Reader  # type: ignore[assignment]
                 except ImportError:
                     return None
             self.reader = Reader(self.session.ident, self.make, 64, self.known_tlv)
