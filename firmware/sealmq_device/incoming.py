@@ -137,7 +137,7 @@ class Incoming(Joined):
                         self._learn(topic, payload)
         except SealError as error:
             self._refuse(error)
-            if topic.startswith(b"@") and getattr(self.reader, "bad", b""):
+            if topic.startswith(b"@") and getattr(self.reader, "bad", False):
                 from .complaining import complain
 
                 complain(self, topic)

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from sealmq_spec.const import MAX_TOPIC
 from sealmq_spec.errors import Malformed
-from sealmq_spec.origin import message_id
 from sealmq_spec.topics import check_topic
 
 NAME = "feedback"

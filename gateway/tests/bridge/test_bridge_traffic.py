@@ -28,11 +28,12 @@ from sealmq.client.errors import refusal
 from sealmq.families.between import Neighbour
 from sealmq.families.trust.example import PAPER
 from sealmq.families.trust.tokens import MOST_TOKEN_BYTES, Token
-from sealmq.feedback import Said, Told, message_id
+from sealmq.feedback import Said, Told
 from sealmq.site.check import parse
 from sealmq.site.errors import ConfigError
 from sealmq.site.peers import MOST_GIVEN_BYTES
 from sealmq_spec.errors import Denied
+from sealmq_spec.origin import message_id
 
 GIVES = '[site]\nname = "b2"\nid = "00000002"\n[policy]\norder = ["labels"]\n' + (
     f'[peers.b3]\nfingerprint = "{"ab" * 32}"\nlisten = "127.0.0.1:9"\ngive = [%s]\n'
