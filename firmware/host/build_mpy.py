@@ -36,19 +36,21 @@ LIMIT = 48 * 1024
 # What a board carries by what it does, as the files that it does without. The limit is for each but
 # the last.
 _LIVES = ("living", "life", "outbox", "backoff", "sleeping", "wlan")
-_PURPOSES = ("purposes", "commanding", "origin")
+_PURPOSES = ("purposes", "commanding")
+_SITES = ("origin", "complaining")
 _SENSOR = ("aio", "living_aio", "reader", "delivery", "receive_fast", "chacha")
 _DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "publish_fast", "chacha")
 SETS: dict[str, tuple[str, ...]] = {
-    "sensor": (*_SENSOR, *_PURPOSES),
-    "sensor-purposes": (*_SENSOR, "sleeping", "origin"),
-    "display": (*_DISPLAY, *_PURPOSES),
-    "display-purposes": (*_DISPLAY, "origin"),
-    "asyncio": ("living_aio", *_LIVES, "publish_fast", "receive_fast", "chacha", "origin"),
+    "sensor": (*_SENSOR, *_PURPOSES, *_SITES),
+    "sensor-purposes": (*_SENSOR, "sleeping", *_SITES),
+    "display": (*_DISPLAY, *_PURPOSES, *_SITES),
+    "display-sites": (*_DISPLAY, *_PURPOSES),
+    "display-purposes": (*_DISPLAY, *_SITES),
+    "asyncio": ("living_aio", *_LIVES, "publish_fast", "receive_fast", "chacha", *_SITES),
     "everything": (),
     "sensor-chacha": (
         "aio", "living_aio", "reader", "delivery", "receive_fast", "ccm", "publish_fast",
-        *_PURPOSES,
+        *_PURPOSES, *_SITES,
     ),
 }  # fmt: skip
 # For a board that does this; where nothing else is said blocking, and with AES-CCM. In the order of
@@ -57,6 +59,7 @@ ABOUT = {
     "sensor": "publishes, and stays connected or sleeps",
     "sensor-purposes": "the same and [reserves](#purposes); does not sleep",
     "display": "publishes and receives",
+    "display-sites": "the same, of [other sites](#other-sites) too",
     "display-purposes": "the same, for purposes; reserves",
     "asyncio": "publishes and receives, with asyncio, for purposes; reserves",
     "sensor-chacha": "as `sensor`, where label and link have ChaCha20-Poly1305",

@@ -23,7 +23,7 @@ from sealmq_spec.envelope import (
 from sealmq_spec.errors import SealError, Unauthentic
 from sealmq_spec.keys import inner_key, link_key, outer_key, topic_key
 from sealmq_spec.records import Roots
-from sealmq_spec.tlv import pack, span, unpack
+from sealmq_spec.tlv import EMPTY, pack, span, unpack
 from sealmq_spec.window import Window
 
 if TYPE_CHECKING:
@@ -119,37 +119,42 @@ class Connection:
             said = bytes((const.OP_TIME,)) + body[1:17] + s.now_ms().to_bytes(6, "big")
             self.tell(said + pack(self.kg_time(body[1:17])))
         elif body[0] == const.OP_COMMAND:
-            family, command = body[2 : 2 + body[1]].decode(), body[2 + body[1] :].decode()
+            family, raw = body[2 : 2 + body[1]].decode(), body[2 + body[1] :]
+            command = raw.decode("utf-8", "surrogateescape")
             ctr = control.up_header(packet)[1]
             self.peer.log("command", family, command, ctr)
             hook = self.peer.on_command
             if hook is None or not hook(self, command, ctr):
                 self.reply(ctr)
 
-    def m1(self, topic: bytes, plain: bytes, roots: Roots, ctr: int) -> bytes:
-        """A message of this client as a publisher at another label would seal it."""
+    def m1(
+        self, topic: bytes, plain: bytes, roots: Roots, ctr: int, site: bytes | None = None
+    ) -> bytes:
+        """A message of this client as a publisher at another label, or site, would seal it."""
         s = self.site
+        home = s.id if site is None else site
         now = s.now_ms() // 1000
         buf = bytearray(27 + len(plain) + 16)
         suite, epoch = roots.suite, roots.epoch
         put_m1(buf, 0, suite, const.LIVE, epoch, s.client, self.boot, self.salt, ctr, now, 0)
         buf[27 : 27 + len(plain)] = plain
-        key = inner_key(s.id, suite, s.client, self.boot, self.salt, roots.r_bar)
-        aad = bytes(buf[:27]) + tail_m1(s.id, roots.label, topic)
+        key = inner_key(home, suite, s.client, self.boot, self.salt, roots.r_bar)
+        aad = bytes(buf[:27]) + tail_m1(home, roots.label, topic)
         make(suite, key).seal_into(nonce_m1(buf, 0), aad, buf, 27, len(plain))
         return bytes(buf)
 
-    def m3(self, topic: bytes, m1: bytes, roots: Roots, how: int = 0) -> bytes:
+    def m3(self, topic: bytes, m1: bytes, roots: Roots, how: int = 0, tlv: bytes = EMPTY) -> bytes:
         """m1 sealed for readers of a label."""
         s = self.site
         s.seq += 1
-        buf = bytearray(20 + 1 + len(m1) + 16)
+        body = tlv + m1
+        buf = bytearray(20 + len(body) + 16)
         put_m3(buf, 0, roots.suite, 0, how, roots.label, roots.epoch, s.inst, s.now_ms(), s.seq)
-        buf[21 : 21 + len(m1)] = m1
+        buf[20 : 20 + len(body)] = body
         ek = topic_key(s.id, roots.suite, roots.label, roots.epoch, roots.r)
         key = outer_key(s.id, roots.suite, roots.label, roots.epoch, s.inst, ek)
         aad = bytes(buf[:20]) + tail_m3(s.id, topic)
-        make(roots.suite, key).seal_into(nonce_m3(buf), aad, buf, 20, 1 + len(m1))
+        make(roots.suite, key).seal_into(nonce_m3(buf), aad, buf, 20, len(body))
         return bytes(buf)
 
     def run(self) -> None:

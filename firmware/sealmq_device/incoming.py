@@ -56,7 +56,8 @@ class Incoming(Joined):
         self.notices: "list[Notice]" = []
         self._queue: "list[Message]" = []
         self._doubt: "Notice | None" = None
-        self._fetch_at = 0
+        self._fetch_at = self._complain_at = 0
+        self._complained = b"", 0  # salt and ctr
 
     # Unix time in ms, None before the first connect. By the key generator's clock or a mediator's?
     def now_ms(self) -> "int | None":
@@ -136,6 +137,10 @@ class Incoming(Joined):
                         self._learn(topic, payload)
         except SealError as error:
             self._refuse(error)
+            if topic.startswith(b"@") and getattr(self.reader, "bad", False):
+                from .complaining import complain
+
+                complain(self, topic)
             if error.label and topic != CONTROL and not topic.startswith(PUBLIC):
                 self._fetch(error.label)
 

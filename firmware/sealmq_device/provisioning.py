@@ -156,13 +156,17 @@ class Provisioned(Link):
         return reader
 
     # The reader, made when first needed, which is before roots are replaced: it keeps those of old
-    # epochs. None: it is not among the board's files.
+    # epochs. It opens messages of other sites where the board has the file for that. None: it is
+    # not among the board's files.
     def _made(self) -> "Any":
         if self.reader is None:
             try:
-                from sealmq_spec.reader import Reader
+                from sealmq_spec.origin import Reader
             except ImportError:
-                return None
+                try:
+                    from sealmq_spec.reader import Reader  # type: ignore[assignment]
+                except ImportError:
+                    return None
             self.reader = Reader(self.session.ident, self.make, 64, self.known_tlv)
             self.reader.session = self.session
         return self.reader

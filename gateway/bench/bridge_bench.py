@@ -1,4 +1,5 @@
-"""`sealmq bench bridge`: what a message costs the bridges of two sites, beside Mosquitto's own one.
+"""`sealmq bench bridge`: what a message costs the bridges of two sites, beside Mosquitto's own one,
+and what it costs a border, which opens it and seals it again.
 
 Of the sites both bridges' processes count, of Mosquitto both brokers: there the bridge is part of
 the broker, and what the brokers do besides (take the message, route it) cannot be told from it. A
@@ -7,13 +8,14 @@ site's mediator and broker are measured by `sealmq bench gateway`. Nobody else r
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Sequence
 
 from bench_beside import OURS, SIZES, THEIRS, in_turns, rows_of, with_load
 from bench_command import Command
-from bench_print import Row
-from bridge_pairs import Brokers, Pair, Sites
+from bench_print import Row, row
+from bridge_pairs import Brokers, Outlet, Pair, Sites
 
 from bench_form import aligned
 from sealmq.families import registry
@@ -21,10 +23,11 @@ from sealmq.families import registry
 COMMAND = Command(
     "bridge",
     "sealmq bench bridge",
-    "Measure what bridges cost: a message, beside Mosquitto's own bridge over TLS 1.3; a decision "
-    "about a token that is known; memory; and the rounds until ratings are the same everywhere.",
+    "Measure what bridges cost: a message, beside Mosquitto's own bridge over TLS 1.3, and at a "
+    "border; a decision about a token that is known; memory; and the rounds until ratings are the "
+    "same everywhere.",
     "",
-    {"part": ("decision", "memory", "rounds", "crossing")},
+    {"part": ("decision", "memory", "rounds", "crossing", "border")},
     {"pairs": "how many rounds count, both in turns in each (default: 6)"},
     barred=True,
 )
@@ -43,13 +46,29 @@ def crossing(quick: bool, pairs: int) -> list[Row]:
     return rows_of(taken, lambda ns: ns / many / 1000, "crossing", "crossing_ratio")
 
 
+def border(quick: bool, pairs: int) -> list[Row]:
+    """Of one process, which has no counterpart."""
+    sizes, many = ((64,), 100) if quick else (SIZES, 1000)
+    taken = in_turns({OURS: Outlet}, sizes, pairs, lambda way, size: way.cost_ns(many, size))
+    return [
+        row("border", variant, statistics.median(costs) / many / 1000, "us", len(costs), size)
+        for (variant, size), costs in taken.items()
+    ]
+
+
 def measured(parts: Sequence[str], quick: bool, pairs: int) -> list[Row]:
     """The rows of these parts."""
     rows: list[Row] = []
     for part in parts:
-        found = crossing(quick, pairs) if part == "crossing" else judged(part, quick)
+        if part in _LOADED:
+            found = _LOADED[part](quick, pairs)
+        else:
+            found = judged(part, quick)
         rows += with_load(found)
     return rows
+
+
+_LOADED = {"crossing": crossing, "border": border}
 
 
 def judged(part: str, quick: bool) -> list[Row]:
@@ -77,6 +96,7 @@ _WORDS = {
     ("crossing", "sealmq"): "a message, both sites' bridges",
     ("crossing", "mosquitto-tls"): "a message, both Mosquittos with TLS 1.3",
     ("crossing_ratio", "sealmq"): "the former, times the latter",
+    ("border", "sealmq"): "a message, a border",
     ("decision", "known-token"): "a decision about a known token",
     ("memory", "site"): "a site's knowledge of {gateways} gateways and {tokens} tokens",
     ("rounds_beyond", "longest-path"): "rounds beyond the longest path's, {n} random graphs",

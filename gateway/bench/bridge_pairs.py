@@ -21,11 +21,20 @@ from bench_beside import (
 from load_brokers import HOST, free_port
 from load_cpu import LoadError, cpu_ns
 
+from sealmq.bridge import told
 from sealmq.client import Client
 from sealmq.client.lent import lent_client
-from sealmq.site.layout import Layout
+from sealmq.site.layout import Layout, border_role
 
 LIFE = 12  # 2^12 s
+TOPIC = "machine/1/temperature"
+_OUTLET = """
+[borders.outlet]
+from = "m2-temp"
+to = "for-south"
+topics = ["machine/2/temperature"]
+declassify = true
+"""
 
 
 class Pair(Way, Protocol):
@@ -60,8 +69,8 @@ class Sites:
             self._processes.begin(*sealmq("up", site))
         self._processes.until(lambda: self._joined(north, south), "the sites are not joined")
         for site in (north, south):
-            told = json.loads((Layout.open(site).run / "up.json").read_text())["processes"]
-            self._pids.append(int(told["bridge"]["pid"]))
+            up = json.loads((Layout.open(site).run / "up.json").read_text())["processes"]
+            self._pids.append(int(up["bridge"]["pid"]))
 
     def _joined(self, *sites: str) -> bool:
         if not all(Path(site, "run", "bridge", "lines.json").exists() for site in sites):
@@ -99,9 +108,64 @@ class Sites:
         self._processes.stop()
 
 
-async def _publish(client: Client, count: int, part: int, payload: bytes) -> None:
+class Outlet:
+    """A site with a border, which publishes one topic again for a peer that is away."""
+
+    def __init__(self, folder: Path) -> None:
+        self._site, self._processes = folder / "north", Processes(folder)
+        self._pid = 0
+
+    def start(self) -> None:
+        """LoadError."""
+        site = str(self._site)
+        words = ("--policy", "labels", "--example", "factory", "--key-file", f"{site}.key")
+        ran("init", site, *words, "--listen", f"{HOST}:{free_port()}")
+        with_mosquitto(site)
+        policy = self._site / "sealmq.toml"
+        policy.write_text(policy.read_text().replace("[labels]\n", "[labels]\nfor-south = []\n", 1))
+        nobody, at = f"SHA256:{'ab' * 32}", f"{HOST}:{free_port()}"
+        ran("peer", "add", site, "south", "--fingerprint", nobody, "--listen", at,
+                  "--export", "for-south")  # fmt: skip
+        policy.write_text(policy.read_text() + _OUTLET)
+        self._processes.begin(*sealmq("up", site))
+        self._processes.until(lambda: self._said()["line"] == "up", "the border is not up")
+        up = json.loads((self._site / "run" / "up.json").read_text())["processes"]
+        self._pid = int(up["border-outlet"]["pid"])
+
+    def _said(self) -> dict[str, Any]:
+        return told.line(Layout.of(self._site), "outlet", border_role("outlet"))
+
+    def cost_ns(self, count: int, size: int) -> int:
+        """CPU of the border's process for so many messages, as `Pair.cost_ns`. LoadError."""
+        return asyncio.run(self._cost(count, size))
+
+    async def _cost(self, count: int, size: int) -> int:
+        async with await lent_client(self._site, "m2-temp-sensor") as sensor:
+            before = cpu_ns(self._pid)
+            async with asyncio.TaskGroup() as group:
+                for part in range(INFLIGHT):
+                    work = _publish(sensor, count, part, bytes(size), "machine/2/temperature")
+                    group.create_task(work)
+            end = time.monotonic() + START_S
+            await asyncio.sleep(2)  # what the border tells is a second old
+            while self._said()["waiting"]:
+                if time.monotonic() > end:
+                    raise LoadError("messages have not crossed the border")
+                await asyncio.sleep(0.2)
+            if self._said()["dropped"]:
+                raise LoadError("messages were dropped at the border")
+            return cpu_ns(self._pid) - before
+
+    def stop(self) -> None:
+        """May be called at any time."""
+        self._processes.stop()
+
+
+async def _publish(
+    client: Client, count: int, part: int, payload: bytes, topic: str = TOPIC
+) -> None:
     for _ in range(part, count, INFLIGHT):
-        await client.publish("machine/1/temperature", payload, qos=1, life=LIFE)
+        await client.publish(topic, payload, qos=1, life=LIFE)
 
 
 class Brokers:

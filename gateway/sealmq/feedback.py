@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import NamedTuple
 
-from sealmq_spec.const import M1_HEAD, MAX_TOPIC, TAG
+from sealmq_spec.const import MAX_TOPIC
 from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_topic
 
@@ -19,11 +18,6 @@ NAME = "feedback"
 """Of the command, and of the news to the bridge's client; no policy family has it."""
 ID = 16
 _BAD, _GOOD = 0, 1
-
-
-def message_id(m1: bytes | bytearray | memoryview) -> bytes:
-    """Of an m1, which is the same at every site: its header and its tag, hashed."""
-    return sha256(bytes(m1[:M1_HEAD]) + bytes(m1[-TAG:])).digest()[:ID]
 
 
 class Said(NamedTuple):

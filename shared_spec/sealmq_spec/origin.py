@@ -1,10 +1,11 @@
 # Messages of other sites (SPEC.md 3.5): an m1 passes from site to site as it is, so a reader opens
 # it as one of the site that it comes from. A module of its own: a device has it where it is wanted.
 from collections import namedtuple
+from hashlib import sha256
 
-from .const import TLV_ORIGIN
+from .const import M1_HEAD, TAG, TLV_ORIGIN
 from .envelope import tail_m1
-from .errors import Malformed
+from .errors import Malformed, Unauthentic
 from .keys import u24
 from .reader import Reader as _Reader
 
@@ -35,6 +36,12 @@ def get(value: "bytes | None") -> Origin:
     return Origin(value[:4], int.from_bytes(value[4:7], "big"), int.from_bytes(value[7:], "big"))
 
 
+# What feedback calls an m1, which is the same at every site: its header and its tag, hashed
+# (GATEWAY.md G11).
+def message_id(m1: "bytes | bytearray | memoryview") -> bytes:
+    return sha256(bytes(m1[:M1_HEAD]) + bytes(m1[-TAG:])).digest()[:16]
+
+
 # What a topic is called at its own site: what follows the levels that begin with `@`.
 def at_home(topic: bytes) -> bytes:
     name = topic
@@ -54,6 +61,8 @@ class Reader(_Reader):
         self.known_tlv += (TLV_ORIGIN,)
         # While such a message is opened: the epoch here.
         self._here = 0
+        # The last one whose inner tag has failed, for whoever says so; it empties this.
+        self.bad = b""
 
     def _open_inner(
         self,
@@ -80,6 +89,9 @@ class Reader(_Reader):
             return _Reader._open_inner(
                 self, topic, payload, o, end, None, how, s2, now, items, tails
             )
+        except Unauthentic:
+            self.bad = message_id(memoryview(payload)[o:end])
+            raise
         finally:
             self._here = 0
             # It is not what a message of this site has on that topic.

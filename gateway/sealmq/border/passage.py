@@ -18,10 +18,10 @@ from typing import Protocol
 from sealmq.bridge.passing import head
 from sealmq.client.values import How
 from sealmq.client.values import Message as Delivered
-from sealmq.feedback import message_id
 from sealmq.site.model import Border
 from sealmq_spec.const import RETAINED
 from sealmq_spec.errors import Malformed, SealError
+from sealmq_spec.origin import message_id
 from sealmq_spec.topics import check_topic
 from sealmq_spec.window import NEW, OLD
 

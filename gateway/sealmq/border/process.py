@@ -10,26 +10,22 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from sealmq import logs
-from sealmq.audit import Audit, AuditError
-from sealmq.audit.chain import Chain, NoChain, first
+from sealmq.audit import Audit
+from sealmq.audit.chain import first
+from sealmq.bridge import serving
 from sealmq.bridge.line import LineLost
 from sealmq.bridge.serving import Changed, deliver, forever, mediator_at, opened, write_told
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused
 from sealmq.client.values import Message as Delivered
-from sealmq.kglink import Across, KgClient, KgDenied, KgError
+from sealmq.kglink import Across, KgClient, KgDenied
 from sealmq.loops import first_error
 from sealmq.run.errors import BadHandOver
-from sealmq.run.secrets import receive
 from sealmq.site.config import load, loads
-from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, border_role
 from sealmq_spec.errors import SealError
 
@@ -187,9 +183,12 @@ def _what(of: Across, name: str) -> Any:
     return loads(of.text).borders.get(name), of.reads, of.publishes, of.senders
 
 
-async def _serve(layout: Layout, name: str, chain: Chain | None) -> None:
+async def _serve(layout: Layout, secrets: dict[str, object]) -> None:
+    name = secrets.get("border")
+    if not isinstance(name, str):
+        raise BadHandOver("the hand-over names no border")
     role = border_role(name)
-    audit = opened(layout, role, "border", load(layout.config).site.id.hex(), chain)
+    audit = opened(layout, role, "border", load(layout.config).site.id.hex(), first(secrets))
 
     async def once() -> None:
         async with await KgClient.connect(layout.kg_socket) as kg:
@@ -202,24 +201,8 @@ async def _serve(layout: Layout, name: str, chain: Chain | None) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0 after a clean stop, 1 with one line on stderr otherwise."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    logs.begin("border: ")
-    os.umask(0o077)
-    if len(arguments) != 1:
-        print("usage: python -m sealmq.border.process SITE", file=sys.stderr)
-        return 2
-    try:
-        layout = Layout.open(Path(arguments[0]))
-        secrets = receive()
-        name = secrets.get("border")
-        if not isinstance(name, str):
-            raise BadHandOver("the hand-over names no border")
-        asyncio.run(_serve(layout, name, first(secrets)))
-    except (SiteError, KgError, BadHandOver, AuditError, NoChain, OSError) as error:
-        print(f"border: {error}", file=sys.stderr)
-        return 1
-    return 0
+    """As `serving.main`."""
+    return serving.main("border", arguments, _serve)
 
 
 if __name__ == "__main__":

@@ -8,21 +8,15 @@ none that comes again is made anew. Bounded: what is too much is the oldest, and
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from sealmq.formats import database
+from sealmq.bridge.spooled import BYTES, EACH, MESSAGES, cost, opened, whole
 from sealmq_spec.window import NEW, Window
 
-MESSAGES = 100_000
-BYTES = 64 << 20
 SENDERS = 20_000
 """Boot sessions whose windows are kept; the one that was used longest ago goes first."""
-# What a message takes beside its topic and m1.
-_EACH = 64
 
 FORMAT = 1
 _TABLES = """
@@ -65,16 +59,10 @@ class Spool:
         size: int = BYTES,
     ) -> None:
         self._dropped, self._messages, self._size = dropped, messages, size
-        self._db = sqlite3.connect(path, isolation_level=None)
-        path.chmod(0o600)
-        try:
-            database(self._db, path, _TABLES, FORMAT)
-        except BaseException:
-            self._db.close()
-            raise
+        self._db = opened(path, _TABLES, FORMAT)
         held = "SELECT COUNT(*), SUM(LENGTH(m1) + LENGTH(topic)) FROM message"
         count, size = self._db.execute(held).fetchone()
-        self.count, self._held = int(count), int(size or 0) + _EACH * int(count)
+        self.count, self._held = int(count), int(size or 0) + EACH * int(count)
         """Messages that wait, and their bytes."""
         self._used = int(self._db.execute("SELECT MAX(used) FROM came").fetchone()[0] or 0)
 
@@ -89,7 +77,7 @@ class Spool:
 
     def put(self, one: Message, origin: bytes, ctr: int) -> None:
         """A message that was NEW waits, and has come. On disk when this returns."""
-        with self._whole():
+        with whole(self._db):
             gone = self._make_room(_cost(one))
             self._note(origin, ctr)
             self._db.execute(
@@ -149,18 +137,6 @@ class Spool:
     def _senders(self) -> int:
         return int(self._db.execute("SELECT COUNT(*) FROM came").fetchone()[0])
 
-    # A full disk may have taken the transaction back already.
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-
 
 def _cost(one: Message) -> int:
-    return len(one.m1) + len(one.topic) + _EACH
+    return cost(one.topic, one.m1)

@@ -16,7 +16,7 @@ from sealmq.client.cipher import make
 from sealmq.client.errors import TimedOut
 from sealmq.client.operations import Draft
 from sealmq.client.values import Message, News
-from sealmq_spec.const import LIVE, RETAINED
+from sealmq_spec.const import LIVE, WILL
 from sealmq_spec.envelope import CTR1, get_m1
 from sealmq_spec.errors import Malformed, SealError
 from sealmq_spec.reader import Message as Opened
@@ -44,8 +44,8 @@ class Head(NamedTuple):
 def head(m1: bytes) -> Head:
     """Malformed."""
     _, kind, untimed, epoch, sender, _, _, ctr, t_pub, life = get_m1(m1, 0, len(m1))
-    if untimed or kind not in (LIVE, RETAINED):
-        raise Malformed("a will, or a clear: they do not cross")
+    if untimed or kind == WILL:
+        raise Malformed("a will: they do not cross")
     return Head(kind, epoch, sender, m1[_WHOSE:CTR1], ctr, t_pub, life)
 
 

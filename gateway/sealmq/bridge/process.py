@@ -10,18 +10,16 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from sealmq import feedback, logs, loops, peerkeys
-from sealmq.audit import Audit, AuditError
-from sealmq.audit.chain import Chain, NoChain, first
+from sealmq import feedback, peerkeys
+from sealmq.audit import Audit
+from sealmq.audit.chain import first
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused, Refused
 from sealmq.client.values import Message as Delivered
@@ -32,14 +30,13 @@ from sealmq.families.signatures import sign
 from sealmq.kglink import Crossings, KgClient, KgError
 from sealmq.loops import first_error
 from sealmq.run.errors import BadHandOver
-from sealmq.run.secrets import receive
 from sealmq.site.config import load, loads
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
 from sealmq.site.model import Peer
 from sealmq_spec.errors import Malformed, SealError, Unavailable
 
-from . import far, judging
+from . import far, judging, serving
 from .asking import Asking
 from .crossing import Crossing
 from .far import Relay
@@ -482,8 +479,10 @@ def _who(of: Crossings) -> list[tuple[Any, ...]]:
     ]
 
 
-async def _serve(layout: Layout, own: Own, chain: Chain | None) -> None:
-    audit = opened(layout, ROLE, ROLE, peerkeys.read(own.der).site.hex(), chain)
+async def _serve(layout: Layout, secrets: dict[str, object]) -> None:
+    key, der = _handed(secrets)
+    own = Own(der, key)
+    audit = opened(layout, ROLE, ROLE, peerkeys.read(der).site.hex(), first(secrets))
 
     async def once() -> None:
         async with await KgClient.connect(layout.kg_socket) as kg:
@@ -502,23 +501,8 @@ def _peers(layout: Layout) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0 after a clean stop, 1 with one line on stderr otherwise."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    logs.begin("bridge: ")
-    os.umask(0o077)
-    if len(arguments) != 1:
-        print("usage: python -m sealmq.bridge.process SITE", file=sys.stderr)
-        return 2
-    try:
-        layout = Layout.open(Path(arguments[0]))
-        secrets = receive()
-        key, der = _handed(secrets)
-        work: Coroutine[Any, Any, None] = _serve(layout, Own(der, key), first(secrets))
-        loops.run(work)
-    except (SiteError, KgError, BadHandOver, AuditError, NoChain, OSError) as error:
-        print(f"bridge: {error}", file=sys.stderr)
-        return 1
-    return 0
+    """As `serving.main`."""
+    return serving.main(ROLE, arguments, _serve)
 
 
 def _handed(secrets: dict[str, object]) -> tuple[bytes, bytes]:

@@ -11,12 +11,15 @@ import os
 import pwd
 import signal
 import sqlite3
+import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any
 
-from sealmq.audit import Audit
-from sealmq.audit.chain import Chain
+from sealmq import logs, loops
+from sealmq.audit import Audit, AuditError
+from sealmq.audit.chain import Chain, NoChain
 from sealmq.audit.retention import Retention
 from sealmq.audit.totals import Totals
 from sealmq.client import ClientError
@@ -24,7 +27,9 @@ from sealmq.client.errors import Refused
 from sealmq.families.api import FamilyConfigError, FamilyError
 from sealmq.kglink import KgError, KgUnavailable
 from sealmq.run import proc, ready
+from sealmq.run.errors import BadHandOver
 from sealmq.run.ready import Ready
+from sealmq.run.secrets import receive
 from sealmq.site.config import load
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
@@ -98,6 +103,29 @@ def write_told(layout: Layout, role: str, lines: Mapping[str, Any]) -> None:
     """For `sealmq status` and the like (told.py)."""
     said = {"pid": os.getpid(), "start": proc.start_of(os.getpid()), "lines": lines}
     write_atomically(layout.run_of(role) / "lines.json", json.dumps(said).encode() + b"\n", 0o644)
+
+
+def main(
+    name: str,
+    arguments: list[str] | None,
+    work: Callable[[Layout, dict[str, object]], Coroutine[Any, Any, None]],
+) -> int:
+    """A process of the package `name`, for a site and what `sealmq up` has handed over. Exit code 0
+    after a clean stop, 1 with one line on stderr otherwise.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    logs.begin(f"{name}: ")
+    os.umask(0o077)
+    if len(arguments) != 1:
+        print(f"usage: python -m sealmq.{name}.process SITE", file=sys.stderr)
+        return 2
+    try:
+        layout = Layout.open(Path(arguments[0]))
+        loops.run(work(layout, receive()))
+    except (SiteError, KgError, BadHandOver, AuditError, NoChain, OSError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 async def forever(

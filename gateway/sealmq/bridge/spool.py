@@ -24,12 +24,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from sealmq.formats import database
+from .spooled import BYTES, EACH, MESSAGES, cost, opened, whole
 
 log = logging.getLogger("sealmq.bridge")
 
-MESSAGES = 100_000
-BYTES = 64 << 20
 WIDTH = 4096
 """Counters of a window."""
 WINDOWS = 20_000
@@ -37,8 +35,6 @@ WINDOWS = 20_000
 EACH_SENDER = 32
 """Windows: copies may lag as far behind others as all MESSAGES of a neighbour that was away."""
 _CACHED = 1024
-# What a message takes beside its topic and m1.
-_EACH = 64
 HOLD_S = 0.25
 """A message that may be held is in memory for once or twice as long, at most."""
 HOLD_BYTES = 4 << 20
@@ -98,7 +94,7 @@ class _Fresh:
 
     def __init__(self, seq: int, message: Message, waits: Iterable[str]) -> None:
         self.seq, self.message, self.waits = seq, message, set(waits)
-        self.cost = _cost(message)
+        self.cost = cost(message.topic, message.m1)
         self.safe: list[Told] = []
 
 
@@ -122,20 +118,14 @@ class Spool:
     ) -> None:
         self._dropped, self._messages, self._size = dropped, messages, size
         self._keeps, self._soon = keeps, soon
-        self._db = sqlite3.connect(path, isolation_level=None)
-        path.chmod(0o600)
-        try:
-            database(self._db, path, _TABLES, FORMAT)
-        except BaseException:
-            self._db.close()
-            raise
+        self._db = opened(path, _TABLES, FORMAT)
         self._power = True
         rows = self._db.execute(
             "SELECT neighbour, COUNT(*), SUM(LENGTH(m1) + LENGTH(topic)), MAX(seq) "
             "FROM waiting JOIN message USING (seq) GROUP BY neighbour"
         ).fetchall()
         # Messages and bytes for each neighbour, and the last one that is on disk.
-        self._held = {who: [int(n), int(size) + _EACH * int(n)] for who, n, size, _ in rows}
+        self._held = {who: [int(n), int(size) + EACH * int(n)] for who, n, size, _ in rows}
         self._top = {who: int(top) for who, _, _, top in rows}
         self._seq = int(self._db.execute("SELECT MAX(seq) FROM message").fetchone()[0] or 0)
         self._fresh: dict[int, _Fresh] = {}
@@ -219,7 +209,7 @@ class Spool:
         """
         fresh = self._fresh.get(one.seq)
         if fresh is None:
-            self._done.setdefault(neighbour, {})[one.seq] = _cost(one.message)
+            self._done.setdefault(neighbour, {})[one.seq] = cost(one.message.topic, one.message.m1)
             self._age()
         elif neighbour in fresh.waits:
             self._leave(fresh, neighbour)
@@ -336,19 +326,14 @@ class Spool:
 
     @contextmanager
     def _whole(self, power: bool) -> Iterator[None]:
-        """All of it or nothing; power: on disk afterwards, and not only out of this process. A full
-        disk may have taken the transaction back already.
-        """
+        """All of it or nothing; power: on disk afterwards, and not only out of this process."""
         if power is not self._power:
             self._db.execute(f"PRAGMA synchronous = {'FULL' if power else 'NORMAL'}")
             self._power = power
-        self._db.execute("BEGIN IMMEDIATE")
         try:
-            yield
-            self._db.execute("COMMIT")
+            with whole(self._db):
+                yield
         except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
             self._seen.failed()
             raise
 
@@ -368,7 +353,7 @@ class Spool:
             self._delete(who, (last,))
             gone.append((who, oldest))
             held[0] -= 1
-            held[1] -= _cost(oldest.message)
+            held[1] -= cost(oldest.message.topic, oldest.message.m1)
         return gone
 
     def _delete(self, who: str, some: Iterable[int]) -> list[int]:
@@ -498,7 +483,3 @@ class _Windows:
     def failed(self) -> None:
         """The transaction was taken back."""
         self._rows = int(self._db.execute("SELECT COUNT(*) FROM seen").fetchone()[0])
-
-
-def _cost(one: Message) -> int:
-    return len(one.m1) + len(one.topic) + _EACH

@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from sealmq.families.between import Judge
-from sealmq.feedback import message_id
 from sealmq_spec.errors import SealError
+from sealmq_spec.origin import message_id
 
 from . import crossing
 from .crossing import HOPS, Crossing

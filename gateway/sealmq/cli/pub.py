@@ -161,7 +161,7 @@ async def _publish(args: argparse.Namespace, message: bytes | None) -> int:
 async def _one(client: Client, args: argparse.Namespace, message: bytes) -> None:
     if args.retain and not message:
         # What MQTT means by an empty retained message.
-        await client.clear(args.topic, qos=args.qos, confirm=args.timeout)
+        await client.clear(args.topic, qos=args.qos, life=args.life, confirm=args.timeout)
         return
     await client.publish(
         args.topic,

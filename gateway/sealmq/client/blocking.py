@@ -107,12 +107,14 @@ class BlockingClient:
         topic: str,
         *,
         qos: int = 0,
+        life: int = 0,
         tlv: Mapping[int, bytes] | None = None,
         confirm: float | None = None,
         within: float | None = None,
     ) -> None:
         """As `Client.clear`."""
-        self.run(self.client.clear(topic, qos=qos, tlv=tlv, confirm=confirm, within=within))
+        made = self.client.clear(topic, qos=qos, life=life, tlv=tlv, confirm=confirm, within=within)
+        self.run(made)
 
     def subscribe(
         self,

@@ -213,7 +213,7 @@ class Client:
         """
         draft = _draft(topic, payload, qos, retain, life, None, put)
         if retain and not draft.payload:
-            draft = draft._replace(kind=CLEAR, life=0)
+            draft = draft._replace(kind=CLEAR)
         return self._running().publish_nowait(draft, over)
 
     async def clear(
@@ -221,13 +221,15 @@ class Client:
         topic: str,
         *,
         qos: int = 0,
+        life: int = 0,
         tlv: Mapping[int, bytes] | None = None,
         confirm: float | None = None,
         within: float | None = None,
     ) -> None:
-        """Remove the retained message of a topic; otherwise as `publish`."""
-        block = publishers(tlv.items()) if tlv else EMPTY
-        draft = Draft(topic, _checked(topic), b"", qos, True, CLEAR, 0, block)
+        """Remove the retained message of a topic; otherwise as `publish`. life: for how long it
+        may be under way to other sites, too.
+        """
+        draft = _draft(topic, b"", qos, True, life, tlv, None)._replace(kind=CLEAR)
         await self._running().publish(draft, confirm, within)
 
     # --- subscribe -------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sealmq.feedback import NAME, Said, message_id
+from sealmq.feedback import NAME, Said
 from sealmq_spec.origin import Reader as _Reader
+from sealmq_spec.origin import message_id
 from sealmq_spec.reader import Message
 
 from .seal import command_body

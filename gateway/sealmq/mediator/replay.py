@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from sealmq.audit import Audit
-from sealmq_spec.const import QUEUED, WILL
+from sealmq_spec.const import QUEUED, RETAINED, WILL
 from sealmq_spec.errors import SealError
 
 from .control_link import ControlLink
@@ -138,7 +138,7 @@ class Replay:
             inside = open_m3(site.ring, seen, raw, sealed, self._known_tlv, site.engine.passes)
             if not self._may(entry, inside.sender or entry.client):
                 return
-            how = WILL if seen.how == WILL else QUEUED
+            how = seen.how if seen.how in (WILL, RETAINED) else QUEUED
             given = site.ring, site.order, seen, inside, how, entry.topic, now_ms
             payload = rewrap_for_broker(*given)
         except SealError as error:

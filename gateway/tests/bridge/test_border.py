@@ -28,7 +28,6 @@ from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
 from sealmq.families.owners.family import Owners
 from sealmq.families.purposes.family import PurposesFamily
-from sealmq.feedback import message_id
 from sealmq.mediator.core.wrap import Opened, for_broker, open_m2, verify_m2
 from sealmq.order import Order
 from sealmq.run import proc, status
@@ -40,6 +39,7 @@ from sealmq.site.model import Border
 from sealmq_spec.const import LIVE, RETAINED, WILL
 from sealmq_spec.errors import Malformed, Replay, SealError, Stale, Unauthentic
 from sealmq_spec.identity import Identity
+from sealmq_spec.origin import message_id
 from sealmq_spec.reader import Reader
 
 SITE = f"""

@@ -91,6 +91,33 @@ def test_what_is_retained_there_is_retained_here(pair: Pair) -> None:
     asyncio.run(scene())
 
 
+def test_what_is_cleared_there_is_cleared_here(pair: Pair) -> None:
+    """Also while the bridge here is killed; what is retained anew afterwards stays."""
+
+    async def retained(marker: str) -> list[str]:
+        async with hearing(pair) as heard:  # what was published before it has come, too
+            await publish(pair, [f"before {marker}"])
+            await heard.until(lambda texts: f"before {marker}" in texts)
+        async with hearing(pair) as heard:
+            await publish(pair, [marker])
+            return list(await heard.until(lambda texts: marker in texts))
+
+    async def scene() -> None:
+        async with client(pair["north"], "boiler") as boiler:
+            await boiler.publish("boiler/state", "on", qos=1, life=255, retain=True)
+            async with hearing(pair) as heard:
+                await heard.until(lambda texts: "on" in texts)
+            await boiler.clear("boiler/state", qos=1, life=LIFE)
+            assert await retained("first") == ["first"]
+            await boiler.publish("boiler/state", "off", qos=1, life=255, retain=True)
+            assert sorted(await retained("second")) == ["off", "second"]
+            os.kill(pair["south"].bridge(), signal.SIGKILL)
+            await boiler.clear("boiler/state", qos=1, life=LIFE)
+            assert await retained("third") == ["third"]
+
+    asyncio.run(scene())
+
+
 def test_what_is_not_exported_stays_and_who_may_not_read_gets_nothing(pair: Pair) -> None:
     async def scene() -> None:
         async with hearing(pair) as heard, hearing(pair, "guest") as guest:

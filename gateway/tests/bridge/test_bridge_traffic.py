@@ -28,11 +28,12 @@ from sealmq.client.errors import refusal
 from sealmq.families.between import Neighbour
 from sealmq.families.trust.example import PAPER
 from sealmq.families.trust.tokens import MOST_TOKEN_BYTES, Token
-from sealmq.feedback import Said, Told, message_id
+from sealmq.feedback import Said, Told
 from sealmq.site.check import parse
 from sealmq.site.errors import ConfigError
 from sealmq.site.peers import MOST_GIVEN_BYTES
 from sealmq_spec.errors import Denied
+from sealmq_spec.origin import message_id
 
 GIVES = '[site]\nname = "b2"\nid = "00000002"\n[policy]\norder = ["labels"]\n' + (
     f'[peers.b3]\nfingerprint = "{"ab" * 32}"\nlisten = "127.0.0.1:9"\ngive = [%s]\n'
@@ -61,6 +62,16 @@ def south(tmp_path: Path) -> Iterator[Site]:
 def test_it_is_published_below_the_mount_as_it_came(south: Site) -> None:
     assert south.take("north", one(flags=3, m1=m1(kind=1))) == [(OK, "")]
     assert south.delivered == [("@north/a/b", m1(kind=1), 3)]
+
+
+def test_a_clear_crosses_once_as_a_retained_message_does_and_a_will_never(south: Site) -> None:
+    clear = one(flags=3, m1=m1(kind=3))
+    assert south.take("north", clear) == [(OK, "")]
+    south.handed.clear()  # another line
+    assert south.take("north", clear._replace(seq=2)) == [(OK, "")]
+    assert south.delivered == [("@north/a/b", m1(kind=3), 3)]
+    [(code, why)] = south.take("north", one(flags=3, m1=m1(ctr=9, kind=2)))
+    assert (code, "a will" in why) == (DROPPED, True)
 
 
 def test_what_comes_again_is_not_published_again(south: Site) -> None:

@@ -20,7 +20,7 @@ from sealmq_spec.const import M1_HEAD
 from sealmq_spec.envelope import nonce_m1, put_m1, tail_m1
 from sealmq_spec.errors import Denied, Malformed, RateLimited
 from sealmq_spec.keys import inner_key
-from sealmq_spec.origin import CRITICAL, put
+from sealmq_spec.origin import CRITICAL, message_id, put
 from sealmq_spec.tlv import EMPTY, pack
 
 AWAY, THERE = b"away", 40
@@ -55,7 +55,7 @@ def test_a_message_that_a_site_on_its_way_has_changed_is_complained_of() -> None
             await until(lambda: bool(peer.commands))
             ((name, body),) = peer.commands
             assert name == feedback.NAME
-            assert feedback.read(body) == (False, feedback.message_id(m1), HERE)
+            assert feedback.read(body) == (False, message_id(m1), HERE)
             # The site's own messages, and an outer tag that fails, say nothing of other sites.
             own = peer.m1("m/1", b"x", peer.site.roots[OTHER])
             broken = own[:-1] + bytes((own[-1] ^ 1,))
@@ -114,7 +114,7 @@ def test_an_application_says_what_a_message_of_another_site_is_worth() -> None:
             peer.link.deliver(HERE, m3)
             message = await client.receive()
             assert (message.payload, message.topic) == (b"21.5", HERE)
-            assert message.id == feedback.message_id(m1)
+            assert message.id == message_id(m1)
             await client.feedback(message, True)
             assert feedback.read(peer.commands[-1][1]) == (True, message.id, HERE)
             peer.knobs.refuse[feedback.NAME] = (Denied.code, "trust.feedback.label", "no")

@@ -42,12 +42,14 @@ def test_a_bar_that_is_missed_is_named() -> None:
 
 
 @pytest.mark.full
-def test_messages_cross_between_two_sites_and_two_mosquittos(tmp_path: Path) -> None:
+def test_messages_cross_between_two_sites_and_two_mosquittos_and_a_border(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
-    words = ["--quick", "--part", "crossing", "--out", str(out)]
+    words = ["--quick", "--part", "crossing", "--part", "border", "--out", str(out)]
     assert bridge_bench.main(words) in (0, MISSED)
     rows = json.loads(out.read_text())["rows"]
     jsonschema.validate({"rows": rows}, SCHEMA)
     costs = {one["variant"]: one["value"] for one in rows if one["measure"] == "crossing"}
     assert set(costs) == {"sealmq", "mosquitto-tls"}
     assert all(cost > 1 for cost in costs.values())
+    [border] = [one["value"] for one in rows if one["measure"] == "border"]
+    assert border > 1

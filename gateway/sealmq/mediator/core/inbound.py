@@ -19,8 +19,17 @@ from sealmq.families.records import TopicLabel
 from sealmq.kinds import GATEWAY
 from sealmq.mqtt import Publish, Pubrel, Will
 from sealmq.store.errors import StoreUnavailable
-from sealmq_spec.const import CLEAR, LIVE, M2_HEAD, M3_HEAD, MAX_TOPIC, RECEIPT_EVERY, U24
-from sealmq_spec.envelope import get_m2
+from sealmq_spec.const import (
+    CLEAR,
+    LIVE,
+    M2_HEAD,
+    M3_HEAD,
+    MAX_TOPIC,
+    RECEIPT_EVERY,
+    RETAINED,
+    U24,
+)
+from sealmq_spec.envelope import get_m1, get_m2
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.origin import at_home
 from sealmq_spec.tlv import EMPTY
@@ -32,6 +41,7 @@ from .effects import Commit, Forward
 from .limits import PUBLISH_HEAD, UNDERWAY
 from .reasons import TAKEN_OVER, codes
 from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
+from .retained import Place
 from .session_api import SessionApi
 from .site import Site
 from .tasks import Task
@@ -175,7 +185,13 @@ class Inbound:
             self._wait(sent, topic, packet_id, qos)
         else:
             link.passed(ctr)
-        s.emit(_new_tuple(Forward, (sent, m3_raw, m3, qos, retain, s.client.number)))
+        if not m3 and s.client.label in site.ring.leaving:
+            # For the bridge, after the broker's own: who answers for the second has both.
+            s.emit(Forward(None, m3_raw, m3, min(qos, 1), True, s.client.number))
+            across = self._to_broker(opened, decision, m3_raw, RETAINED)
+            s.emit(Forward(sent, m3_raw, across, qos, False, s.client.number))
+        else:
+            s.emit(_new_tuple(Forward, (sent, m3_raw, m3, qos, retain, s.client.number)))
         if retain:
             self._retained(opened, decision, m3)
         self._count(packet, opened, decision)
@@ -190,25 +206,39 @@ class Inbound:
             check_publish(broker.retained, broker.qos, retain, packet.qos)
         if retain:
             # A retained message must not be overtaken by an older one of its sender.
-            place = opened.s1, s.link.boot, opened.ctr
-            site.retained.check(decision.topic, s.client.number, place)
+            site.retained.check(decision.topic, *self._place(opened))
         raw = packet.topic_raw if decision.topic == packet.topic else decision.topic.encode()
         if opened.kind == CLEAR:
             m3 = b""
         else:
-            label, duties = site.ring.labels[s.client.label], decision.duties
-            body, start = opened.body, opened.start
-            if start == len(EMPTY) and not duties and not opened.own:
+            body = opened.body
+            if opened.start == len(EMPTY) and not decision.duties and not opened.own:
+                label = site.ring.labels[s.client.label]
                 m3 = seal_m3(site.ring, label, site.order, LIVE, raw, body, site.now_ms)
             else:
-                # Of the publisher's items none: readers take an item for the mediator's word.
-                inner = label, body, start, lies_under(duties), items_put(duties, opened.own)
-                m3 = for_broker(site.ring, site.order, *inner, opened.how, raw, site.now_ms)
+                m3 = self._to_broker(opened, decision, raw, opened.how)
         if retain:
             site.retained_bytes.check(decision.topic, s.client.number, len(m3))
         if decision.duties:
             site.takes.check_size(PUBLISH_HEAD + len(packet.topic_raw) + len(m3))
         return raw, m3
+
+    def _to_broker(self, opened: Opened, decision: Decision, raw: bytes, how: int) -> bytes:
+        site = self._s.site
+        label, duties = site.ring.labels[self._s.client.label], decision.duties
+        # Of the publisher's items none: readers take an item for the mediator's word.
+        items = items_put(duties, opened.own)
+        inner = label, opened.body, opened.start, lies_under(duties), items
+        return for_broker(site.ring, site.order, *inner, how, raw, site.now_ms)
+
+    # Whose retained message it is, and where it stands among that sender's. A bridge's are others'.
+    def _place(self, opened: Opened) -> tuple[int, Place, bool]:
+        client = self._s.client
+        if client.kind != GATEWAY:
+            return client.number, (opened.s1, self._s.link.boot, opened.ctr), False
+        body, start = opened.body, opened.start
+        _, _, _, _, sender, boot, _, ctr, t_pub, _ = get_m1(body, start, len(body))
+        return sender, (t_pub, boot, ctr), True
 
     # What the broker does not take is refused before anything is labelled, stored or acknowledged.
     def _check_name(self, topic: str, raw: bytes) -> None:
@@ -238,7 +268,8 @@ class Inbound:
     def _retained(self, opened: Opened, decision: Decision, m3: bytes) -> None:
         s = self._s
         site, topic, number = s.site, decision.topic, s.client.number
-        site.retained.published(topic, number, (opened.s1, s.link.boot, opened.ctr))
+        sender, place, _ = self._place(opened)
+        site.retained.published(topic, sender, place)
         newest = (site.order.ms, site.order.seq) if m3 else (site.now_ms, U24)
         site.retained.passed(topic, *newest)
         site.retained_bytes.took(topic, number, len(m3))

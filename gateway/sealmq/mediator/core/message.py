@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from sealmq.families.shared import PUBLIC
 from sealmq.mqtt import Publish
-from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WINDOW_S
+from sealmq_spec.const import CLEAR, LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WINDOW_S
 from sealmq_spec.errors import Denied, Malformed
 from sealmq_spec.window import life_s
 
@@ -116,7 +116,7 @@ class Message:
         how = self._how
         if self.retain:
             how = RETAINED
-        elif not live and not (fresh and how == WILL):
+        elif not live and how != RETAINED and not (fresh and how == WILL):
             how = QUEUED
         if live and how == LIVE and self.grant is None and not site.engine.opens:
             form = self.form = how, self.payload, None
@@ -144,9 +144,14 @@ class Message:
         ring = site.ring
         seen = look_m3(ring, self.payload)
         if seen.how == RETAINED:
-            # A mediator seals these for one reader, and publishes none.
-            raise Malformed("how retained from the broker, to which no mediator sends that")
-        if seen.grant is None:
+            # A mediator seals these for one reader, and publishes none but clears that cross.
+            inside = self.inside(site)
+            if self.retain or inside.kind != CLEAR:
+                raise Malformed("how retained from the broker, to which no mediator sends that")
+            if seen.grant is None:
+                label = ring.labels[seen.label]
+                return seen.how, label.number, seen.epoch, label.name, seen.epoch == label.epoch
+        elif seen.grant is None:
             return _known(ring, seen, self.payload)
         self.grant = seen.grant.key
         inside = self.inside(site)

@@ -79,10 +79,17 @@ class Retained:
             raise Stale(f"an older retained message of {topic[:100]!r} came back")
         self._newest(topic, ms, seq)
 
-    def check(self, topic: str, sender: int, place: Place) -> None:
-        """A client publishes with RETAIN. Raises Stale if a newer one of it was let through."""
+    def check(self, topic: str, sender: int, place: Place, passed: bool = False) -> None:
+        """A client publishes with RETAIN. Raises Stale if a newer one of it was let through.
+
+        passed: of another site's client, by way of a bridge: both the time and (boot, ctr) have to
+        be lower, since what a border has sealed anew has its first sender's time.
+        """
         last = self._published.get((topic, sender))
-        if last is not None and place < last:
+        if last is None:
+            return
+        lower = place[1:] < last[1:] and place[0] < last[0] if passed else place < last
+        if lower:
             raise Stale(f"retained message {place} comes after {last} of the same sender")
 
     def published(self, topic: str, sender: int, place: Place) -> None:

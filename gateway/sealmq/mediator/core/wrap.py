@@ -211,8 +211,10 @@ def _judge_passed(
         raise Unsupported(f"m1 of suite {suite}, the label's is {label.suite}")
     if not sender or not boot:
         raise Malformed(f"m1 of sender {sender} boot {boot}")
-    if is_will or untimed or kind not in (LIVE, RETAINED) or (kind == RETAINED) != bool(flags & 1):
+    if is_will or untimed or kind == WILL or (kind == LIVE) == bool(flags & 1):
         raise Malformed(f"class {kind}, untimed {untimed}, RETAIN {flags & 1} from a bridge")
+    if kind == CLEAR and end - start != M1_MIN:
+        raise Malformed("class clear needs an empty plaintext")
     check_fresh("m2", now - s1)
     check_fresh("message", now - t_pub, life_s(life))
     if end - start - M1_MIN > MAX_PAYLOAD:
@@ -425,7 +427,7 @@ def rewrap_for_broker(
 
 
 def _check_late(ring: Keyring, seen: Delivered, inside: Inside, how: int, now_ms: int) -> None:
-    if inside.kind == CLEAR or (how == RETAINED and inside.kind not in (RETAINED, WILL)):
+    if (inside.kind == CLEAR and how != RETAINED) or (how == RETAINED and inside.kind == LIVE):
         raise Malformed(f"how {how} for a message of class {inside.kind}")
     label = ring.labels[inside.label]
     # Of epochs before the previous one the end is not kept; it was not later. Who left the label

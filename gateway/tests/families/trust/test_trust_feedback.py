@@ -19,9 +19,10 @@ from sealmq.families.trust.cli.report import Report
 from sealmq.families.trust.events import SETTLE_MS
 from sealmq.families.trust.family import FEEDBACK, FEEDBACK_MS, Trust
 from sealmq.families.trust.settings import read
-from sealmq.feedback import Said, message_id
+from sealmq.feedback import Said
 from sealmq.site.check import parse
 from sealmq_spec.errors import Malformed
+from sealmq_spec.origin import message_id
 
 HEAT, WATER = "@b5/heat/1", "@b5/water/1"
 M1 = bytes(range(27)) + b"sealed" + bytes(16)

@@ -152,7 +152,7 @@ def test_what_waited_for_its_site_over_a_rekey_comes_as_queued() -> None:
         ({"boot": 0}, 2, Malformed),
         ({"low": 2}, 2, Malformed),
         ({"low": 10, "t": 0}, 2, Malformed),
-        ({"low": 3, "plain": b""}, 3, Malformed),
+        ({"low": 3, "plain": b""}, 2, Malformed),
         ({"low": 1}, 2, Malformed),
         ({"low": 0}, 3, Malformed),
         ({"t": NOW - 61}, 2, Stale),

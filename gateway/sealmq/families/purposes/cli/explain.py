@@ -166,6 +166,8 @@ def _lines(view: PurposesView, topic: str, uses: list[Use], readers: list[Reader
     eip = state.store.eip(topic)
     strict = "strict" if state.strict else "open"
     label = "no label yet" if known is None else f"label {known.label}"
+    if topic.startswith("@"):
+        label = "each message has its own site's label"
     lines = [f"{plain(topic)}: {label}; mode {state.mode}, {strict}", ""]
     made = view.matching(topic)
     lines.append("reservations that match" + ("" if made else ": none"))
