@@ -349,7 +349,7 @@ def test_a_spool_s_upgrade_that_is_cut_off_loses_nothing(
         return db
 
     with monkeypatch.context() as patch:
-        patch.setattr(spool.sqlite3, "connect", traced)
+        patch.setattr(sqlite3, "connect", traced)
         waits(path)
     new = dump(path)
     assert len(moments) > 5
