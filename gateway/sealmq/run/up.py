@@ -10,6 +10,7 @@ import asyncio
 import errno
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -149,6 +150,10 @@ def bring_up(
             else:
                 tell(f"  log                 {layout.up_log}")
                 tell(f"`sealmq down {options.site}` stops it.")
+            known = bool(config.clients)
+            then = "doctor {}" if known else "client add {} NAME --label LABEL"
+            tell(f"next: sealmq {then.format(shlex.quote(options.site))}")
+            if serves is not None:
                 serves()
 
         return asyncio.run(supervisor.run(ready))
