@@ -57,7 +57,9 @@ def image_arguments(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument("--files", metavar="DIR", help="sets in place of build/firmware")
     parser.add_argument(
-        "--mediator", metavar="HOST:PORT", help="in place of the address in the enrolment"
+        "--mediator",
+        metavar="HOST:PORT",
+        help="in place of the address in the enrolment; mdns: where the site is announced",
     )
     app_arguments(parser)
 
@@ -86,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
             "--enrolment FILE, or --archive FILE --identity FILE --client NAME",
             hint="`sealmq client add` writes it",
         )
-    made = recipe(args)
+    made = recipe(args, who.site)
     if not args.arch:
         warn_of_address(made.told(who))
     target = Path(args.output)
@@ -153,12 +155,12 @@ class Recipe(NamedTuple):
         return client_files.file_system(self.client, self.app | named, self.main)
 
 
-def recipe(args: argparse.Namespace) -> Recipe:
-    """What the arguments say. BoardError, UsageError."""
+def recipe(args: argparse.Namespace, site: str) -> Recipe:
+    """What the arguments say, for clients of a site (hex). BoardError, UsageError."""
     wifi = enrolment.wifi(args.wifi) if args.wifi else None
     if not (args.wifi or args.arch):
         _warn("no --wifi: the board will have no network", "`sealmq board provision` gives it one")
-    mediator = enrolment.address(args.mediator) if args.mediator else None
+    mediator = enrolment.mediator(args.mediator, site) if args.mediator else None
     chip = CHIPS[args.chip]
     arch = args.arch or chip.arch
     built = Path(args.files) if args.files else client_files.BUILT

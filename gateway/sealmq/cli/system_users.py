@@ -21,10 +21,10 @@ examples:
   sudo sealmq system-users --units /etc/systemd/system
   sudo sealmq up /var/lib/sealmq/factory     runs each process as its own user from now on
 
-Makes the users sealmq-kg, sealmq-mediator, sealmq-broker, sealmq-bridge, sealmq-border and
-sealmq-metrics, and the group sealmq of all but the broker; what is there already stays as it is.
-The users need to reach the site's folder and SealMQ's own: a site below /root or a closed home will
-not do.
+Makes the users sealmq-kg, sealmq-mediator, sealmq-broker, sealmq-bridge, sealmq-border,
+sealmq-metrics and sealmq-mdns, and the group sealmq of all but the broker and the last; what is
+there already stays as it is. The users need to reach the site's folder and SealMQ's own: a site
+below /root or a closed home will not do.
 """
 
 
