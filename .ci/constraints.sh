@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 "${1:?which Python? say: .ci/constraints.sh /usr/bin/python3.11}" -m venv "$fresh/venv"
-"$fresh/venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev,factory,flash,spark]'
+"$fresh/venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev,factory,flash,mdns,spark]'
 {
     sed -n '/^#/p' .ci/constraints.txt
     "$fresh/venv/bin/python" -m pip freeze --exclude-editable | grep -v '^#'

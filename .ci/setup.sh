@@ -109,7 +109,7 @@ make_venv() {
     fi
     say 'installing the Python packages (a minute or two; several on a Raspberry Pi)'
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        --constraint .ci/constraints.txt --editable '.[dev,factory,flash,spark]' >build/pip.log 2>&1 || {
+        --constraint .ci/constraints.txt --editable '.[dev,factory,flash,mdns,spark]' >build/pip.log 2>&1 || {
         tail -n 20 build/pip.log >&2
         die 'pip could not install the Python packages' "the whole output is in $root/build/pip.log"
     }

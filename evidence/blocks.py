@@ -112,6 +112,13 @@ def agent(reduced: Reduced) -> str:
     return table(_rows(reduced, "agent"))
 
 
+def scrape(reduced: Reduced) -> str:
+    """What being watched costs a site."""
+    from scrape_bench import table
+
+    return table(_rows(reduced, "scrape"))
+
+
 def sizes(reduced: Reduced) -> str:
     """What lies on a board, by set and architecture."""
     from build_mpy import ABOUT
@@ -245,6 +252,7 @@ BLOCKS: dict[str, Callable[[Reduced], str]] = {
     "gateway.json": gateway,
     "bridge.json": bridge,
     "agent.json": agent,
+    "scrape.json": scrape,
     "sizes.json": sizes,
     "flash": flash,
     "rig": rig,

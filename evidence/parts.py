@@ -158,8 +158,8 @@ def _of_family(manifest: Manifest) -> Iterator[Part]:
     )
 
 
-def _beside(name: str, about: str, minutes: int) -> Part:
-    """A bench of ours beside Mosquitto, of which all rows are kept."""
+def _whole(name: str, about: str, minutes: int) -> Part:
+    """A bench of the gateway, of which all rows are kept."""
     file = f"{name}.json"
     return Part(
         name,
@@ -216,12 +216,13 @@ PARTS = (
         to=("said-1.txt", *_GATEWAY_FILES[1:]),
     ),
     *(part for manifest in FAMILIES.values() for part in _of_family(manifest)),
-    _beside(
+    _whole(
         "bridge",
         "what a message costs the bridges of two sites, beside Mosquitto's own one",
         minutes=30,
     ),
-    _beside("agent", "what a message costs an agent, beside a Mosquitto with a bridge", minutes=15),
+    _whole("agent", "what a message costs an agent, beside a Mosquitto with a bridge", minutes=15),
+    _whole("scrape", "what a scrape each second costs a site with many clients", minutes=5),
     Part(
         "simulations",
         "which rules of trust find which kinds of malice, over simulated runs",

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib.metadata
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import bundle, client_files, enrolment, littlefs, nvs_image
-from .chips import CHIPS, HOST_ARCHS, NVS_SIZE, VFS_SIZE
+from .chips import CHIPS, HOST_ARCHS, NVS_SIZE, VFS_SIZE, Chip
 from .cli import alone
 from .errors import BoardError, UsageError
 
@@ -29,12 +28,25 @@ wifi.json: {"ssid": "workshop", "key": "..."}. Secrets are never given as argume
 the client's secret (mode 0600) until `sealmq board flash` has brought it to the board.
 """
 _LARGEST_APP = 4096
+CLIENT = "%c"
+"""In these of app.json: the client's name, as rules of a site have it."""
+_NAMED = ("topic", "subscribe")
 _APP = {"topic": "", "every": 10, "qos": 1, "subscribe": "", "purpose": ""}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     enrolment.add_arguments(parser)
+    image_arguments(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="NAME.board", required=True, help="the folder to make"
+    )
+    parser.add_argument("--replace", action="store_true", help="overwrite a bundle that is there")
+    parser.add_argument("--json", action="store_true", help="bundle.json on stdout")
+
+
+def image_arguments(parser: argparse._ActionsContainer) -> None:
+    """What is in the images besides the enrolment."""
     parser.add_argument(
         "--wifi", metavar="FILE", help='{"ssid", "key"}; `-` reads stdin, `ask` asks'
     )
@@ -45,22 +57,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--files", metavar="DIR", help="sets in place of build/firmware")
     parser.add_argument(
-        "--mediator", metavar="HOST:PORT", help="in place of the address in the enrolment"
+        "--mediator",
+        metavar="HOST:PORT",
+        help="in place of the address in the enrolment; mdns: where the site is announced",
     )
     app_arguments(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="NAME.board", required=True, help="the folder to make"
-    )
-    parser.add_argument("--replace", action="store_true", help="overwrite a bundle that is there")
-    parser.add_argument("--json", action="store_true", help="bundle.json on stdout")
 
 
-def app_arguments(parser: argparse.ArgumentParser) -> None:
+def app_arguments(parser: argparse._ActionsContainer) -> None:
     """What the board's program does; none of it is secret."""
-    parser.add_argument("--topic", help="what the board publishes to")
+    parser.add_argument("--topic", help="what the board publishes to; %%c: its client's name")
     parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="how often; default: 10")
     parser.add_argument("--qos", type=int, choices=(0, 1), help="default: 1")
-    parser.add_argument("--subscribe", metavar="FILTER", help="what it listens to")
+    parser.add_argument("--subscribe", metavar="FILTER", help="what it listens to; %%c likewise")
     parser.add_argument("--purpose", help="what for, where the site asks for that")
     parser.add_argument("--app", metavar="FILE", help="an app.json, where options are not enough")
     parser.add_argument("--main", metavar="FILE", help="your program, in place of main.py")
@@ -79,47 +88,85 @@ def run(args: argparse.Namespace) -> int:
             "--enrolment FILE, or --archive FILE --identity FILE --client NAME",
             hint="`sealmq client add` writes it",
         )
-    values = {nvs_image.ENROLMENT: who.raw}
-    if args.wifi:
-        values[nvs_image.WIFI] = enrolment.wifi(args.wifi)
-    elif not args.arch:
-        _warn("no --wifi: the board will have no network", "`sealmq board provision` gives it one")
-    if args.mediator:
-        host, port = enrolment.address(args.mediator)
-        values[nvs_image.MEDIATOR] = f"{host}:{port}".encode()
-        who = who._replace(host=host, port=port)
+    made = recipe(args, who.site)
     if not args.arch:
-        warn_of_address(who)
+        warn_of_address(made.told(who))
+    target = Path(args.output)
+    made.write(target, who, args.replace)
+    if args.json:
+        print((target / bundle.ABOUT).read_text(), end="")
+        return 0
+    print(
+        f"{target}: {who.name or who.client} on {made.chip.title}, {made.used(who):,} bytes of "
+        "files"
+    )
+    still = f"; {args.enrolment} still does" if args.enrolment else ""
+    print(f"it holds the client's secret (mode 0600) until it is flashed{still}")
+    print(f"next: sealmq board flash {target} --firmware FILE --board ID")
+    return 0
+
+
+class Recipe(NamedTuple):
+    """What the images of any client are made of, read and checked."""
+
+    chip: Chip
+    arch: str
+    which: str
+    wifi: bytes | None
+    mediator: tuple[str, int] | None
+    client: dict[str, bytes]
+    app: dict[str, Any]
+    main: Path | None
+
+    def told(self, who: enrolment.Enrolment) -> enrolment.Enrolment:
+        """With the mediator's address that the board will have."""
+        if self.mediator is None:
+            return who
+        return who._replace(host=self.mediator[0], port=self.mediator[1])
+
+    def used(self, who: enrolment.Enrolment) -> int:
+        """Bytes of files."""
+        return sum(len(content) for content in self._files(who)[0].values())
+
+    def write(self, target: Path, who: enrolment.Enrolment, replace: bool = False) -> None:
+        """Make the bundle of a client. BoardError."""
+        files, folders = self._files(who)
+        who = self.told(who)
+        values = {nvs_image.ENROLMENT: who.raw}
+        if self.wifi is not None:
+            values[nvs_image.WIFI] = self.wifi
+        if self.mediator is not None:
+            values[nvs_image.MEDIATOR] = f"{who.host}:{who.port}".encode()
+        about = {
+            "sealmq": importlib.metadata.version("sealmq"),
+            "chip": self.chip.name,
+            "arch": self.arch,
+            "set": self.which,
+            "client": {"number": who.client, "name": who.name, "site": who.site},
+            "enrolment": enrolment.digest(who),
+            "mediator": f"{who.host}:{who.port}",
+            "sizes": bundle.sizes(),
+        }
+        nvs = nvs_image.image(values, NVS_SIZE)
+        bundle.write(target, about, nvs, littlefs.image(files, folders, VFS_SIZE), replace)
+
+    def _files(self, who: enrolment.Enrolment) -> tuple[dict[str, bytes], set[str]]:
+        named = {key: str(self.app[key]).replace(CLIENT, who.name) for key in _NAMED}
+        return client_files.file_system(self.client, self.app | named, self.main)
+
+
+def recipe(args: argparse.Namespace, site: str) -> Recipe:
+    """What the arguments say, for clients of a site (hex). BoardError, UsageError."""
+    wifi = enrolment.wifi(args.wifi) if args.wifi else None
+    if not (args.wifi or args.arch):
+        _warn("no --wifi: the board will have no network", "`sealmq board provision` gives it one")
+    mediator = enrolment.mediator(args.mediator, site) if args.mediator else None
     chip = CHIPS[args.chip]
     arch = args.arch or chip.arch
     built = Path(args.files) if args.files else client_files.BUILT
     client = client_files.client_set(args.set, arch, built, ours=not args.main)
     main = Path(args.main) if args.main else None
-    files, folders = client_files.file_system(client, app_settings(args), main)
-    vfs = littlefs.image(files, folders, VFS_SIZE)
-    nvs = nvs_image.image(values, NVS_SIZE)
-    about = {
-        "sealmq": importlib.metadata.version("sealmq"),
-        "chip": chip.name,
-        "arch": arch,
-        "set": args.set,
-        "client": {"number": who.client, "name": who.name, "site": who.site},
-        # Which secret it is: 32 random bytes are among what this is the digest of.
-        "enrolment": hashlib.sha256(who.raw).hexdigest(),
-        "mediator": f"{who.host}:{who.port}",
-        "sizes": bundle.sizes(),
-    }
-    target = Path(args.output)
-    bundle.write(target, about, nvs, vfs, args.replace)
-    if args.json:
-        print((target / bundle.ABOUT).read_text(), end="")
-        return 0
-    used = sum(len(content) for content in files.values())
-    print(f"{target}: {who.name or who.client} on {chip.title}, {used:,} bytes of files")
-    still = f"; {args.enrolment} still does" if args.enrolment else ""
-    print(f"it holds the client's secret (mode 0600) until it is flashed{still}")
-    print(f"next: sealmq board flash {target} --firmware FILE --board ID")
-    return 0
+    return Recipe(chip, arch, args.set, wifi, mediator, client, app_settings(args), main)
 
 
 def warn_of_address(who: enrolment.Enrolment) -> None:

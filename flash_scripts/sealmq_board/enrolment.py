@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import hashlib
 import io
 import ipaddress
 import json
 import re
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -18,6 +20,8 @@ from . import private
 from .errors import BoardError, UsageError
 from .nvs_image import LARGEST
 
+SUFFIX = ".sealmq.json"
+"""What enrolment files are called: NAME.sealmq.json."""
 # 10,000 enrolments are 20 MB.
 _LARGEST_ARCHIVE = 1 << 28
 _LARGEST_IDENTITY = 65536
@@ -74,8 +78,27 @@ def given(args: argparse.Namespace) -> Enrolment | None:
     return of(args.archive, args.identity, args.client)
 
 
+def digest(who: Enrolment) -> str:
+    """Which secret it is: 32 random bytes are among what this is the digest of."""
+    return hashlib.sha256(who.raw).hexdigest()
+
+
 def of(archive: str, identity: str, client: str) -> Enrolment:
-    """One enrolment of an archive. It is opened in memory, and nothing of it gets to a disk."""
+    """One enrolment of an archive. BoardError."""
+    found = of_archive(archive, identity)
+    if client not in found:
+        raise BoardError(
+            f"{archive} holds no enrolment of client {client}",
+            hint=f"age -d -i {identity} {archive} | tar -t",
+        )
+    return _of_member(found[client], client, archive)
+
+
+def of_archive(archive: str, identity: str) -> dict[str, bytes]:
+    """The enrolment files of an archive, by client, as they stand in it. BoardError.
+
+    It is opened in memory, and nothing of it gets to a disk.
+    """
     try:
         import pyrage
     except ImportError:
@@ -92,23 +115,38 @@ def of(archive: str, identity: str, client: str) -> Enrolment:
             hint="it was encrypted for another key, or it is no archive of `sealmq client add "
             "--seal-to`, or not all of it is there",
         ) from None
-    name = f"{client}.sealmq.json"
+    found: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as tar:
-            member = next((one for one in tar if one.name == name and one.isreg()), None)
-            content = tar.extractfile(member) if member and member.size <= LARGEST else None
-            raw = content.read() if content else None
+            for member in tar:
+                name = member.name.removesuffix(SUFFIX)
+                if name == member.name or not member.isreg() or member.size > LARGEST:
+                    continue
+                if (content := tar.extractfile(member)) is not None:
+                    found.setdefault(name, content.read())
     except tarfile.TarError:
         raise BoardError(f"what {archive} holds is no tar file") from None
-    if raw is None:
+    return found
+
+
+def all_of(archive: str, identity: str, names: list[str] | None) -> list[Enrolment]:
+    """Those of these clients, or all, in their order. BoardError: one is not in it, or is none."""
+    found = of_archive(archive, identity)
+    wanted = list(found) if names is None else names
+    if lacking := [name for name in wanted if name not in found]:
         raise BoardError(
-            f"{archive} holds no enrolment of client {client}",
-            hint=f"age -d -i {identity} {archive} | tar -t",
+            f"{archive} holds no enrolment of {len(lacking)} of {len(wanted)} clients, the first "
+            f"is {lacking[0]}",
+            hint="is it the archive of this CSV file?",
         )
+    return [_of_member(found[name], name, archive) for name in wanted]
+
+
+def _of_member(raw: bytes, client: str, archive: str) -> Enrolment:
     try:
         return parsed(raw)
     except ValueError as error:
-        raise BoardError(f"{name} in {archive} is no enrolment file: {error}") from None
+        raise BoardError(f"{client}{SUFFIX} in {archive} is no enrolment file: {error}") from None
 
 
 def _identities(pyrage: Any, path: Path) -> list[Any]:
@@ -219,6 +257,37 @@ def address(word: str) -> tuple[str, int]:
     if not 0 < int(port) < 65536:
         raise UsageError(f"port {port}", "1 to 65535")
     return host, int(port)
+
+
+MDNS = "mdns"
+"""In place of an address: where the site is announced to be (`sealmq find`)."""
+
+
+def mediator(word: str, site: str) -> tuple[str, int]:
+    """The address that an operator gave, or that is announced for the site (hex). BoardError.
+
+    A hint: a board that it leads astray does not connect, and is given another one.
+    """
+    if word != MDNS:
+        return address(word)
+    # The gateway is a program of its own; this package knows its command line and nothing else.
+    command = [sys.executable, "-P", "-m", "sealmq.cli", "find", "--json", "--site", site]
+    done = subprocess.run(  # noqa: S603
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    try:
+        rows = json.loads(done.stdout)["found"]
+        found = sorted({f"{row['host']}:{row['port']}" for row in rows})
+    except (ValueError, TypeError, KeyError):
+        lines = done.stderr.strip().splitlines() or ["?"]
+        raise BoardError(f"sealmq find: {lines[0]}", hint="--mediator HOST:PORT") from None
+    if len(found) != 1:
+        where = ", ".join(found) if found else "nowhere"
+        raise BoardError(
+            f"site {site} is announced at {where}", "at one address", hint="--mediator HOST:PORT"
+        )
+    print(f"sealmq board: site {site} is announced at {found[0]}", file=sys.stderr)
+    return address(found[0])
 
 
 def _wifi_key(key: str) -> bool:

@@ -1,4 +1,5 @@
-"""`sealmq board flash`: firmware, file system and NVS onto one board, or several at once."""
+"""`sealmq board flash`: firmware, file system and NVS onto one board, or several at once; with
+--csv or --archive onto many, one after the other (series.py)."""
 
 from __future__ import annotations
 
@@ -6,18 +7,20 @@ import argparse
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from . import bundle, fetch, firmware, onto_board
+from . import build, bundle, fetch, firmware, onto_board, series
 from .bundle import Bundle
 from .cli import alone
 from .errors import BoardError, Terminated, UsageError, words
 from .esptool_run import EsptoolError, Runner, Ways
+from .firmware import Firmware
 from .onto_board import Board
 from .ports import Port, add_selectors, chosen, is_pico
 from .showing import Showing
@@ -29,10 +32,16 @@ examples:
   sealmq board flash m1.board m2.board --board 0001 --board 0002 --firmware ESP32_GENERIC.bin
   sealmq board flash m1.board --board 0001 --firmware https://... --sha256 ...
   sealmq board flash m1.board --port /dev/pts/5 --firmware stand-in.bin       a virtual board
+  sealmq board flash --csv clients.csv --enrolments /media/stick --wifi wifi.json \
+      --topic '%c/temperature' --firmware ESP32_GENERIC.bin --port /dev/serial/by-path/...
+  sealmq board flash --archive clients.tar.age --identity key.txt --wifi wifi.json ...
 
 Firmware: the .bin of micropython.org/download for the board. Cut off at any moment, run it again.
 A board that already holds the enrolment of another client is asked about first (--replace: yes).
 m1.board's secret is removed once it is on the board and was read back, unless --keep.
+
+--csv and --archive: each board that is plugged in at --port gets the next client, until all have
+one. Which board has which stands in FILE.flashed.jsonl; run it again to go on where it was.
 """
 _BEFORE = ("default-reset", "usb-reset", "no-reset", "no-reset-no-sync")
 _AFTER = ("hard-reset", "watchdog-reset", "no-reset")
@@ -43,7 +52,7 @@ hint: run the same command again"""
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    parser.add_argument("bundles", metavar="NAME.board", nargs="+", help="one for each board")
+    parser.add_argument("bundles", metavar="NAME.board", nargs="*", help="one for each board")
     parser.add_argument("--firmware", metavar="FILE|URL", required=True, help="MicroPython's .bin")
     parser.add_argument("--sha256", metavar="HEX", help="its digest; needed for a URL")
     add_selectors(parser, several="one for each bundle, in their order")
@@ -53,10 +62,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replace", action="store_true", help="also another client's enrolment")
     parser.add_argument("--keep", action="store_true", help="keep the secret in the bundle")
     parser.add_argument("--json", action="store_true", help="what became of each board, on stdout")
+    many = parser.add_argument_group("many boards, one after the other")
+    many.add_argument("--csv", metavar="FILE", help="that of `sealmq client add --from`")
+    many.add_argument("--enrolments", metavar="DIR", help="with --csv: where their files are")
+    many.add_argument(
+        "--archive", metavar="FILE", help="in place of files: what `client add --seal-to` wrote"
+    )
+    many.add_argument("--identity", metavar="FILE", help="what opens it")
+    many.add_argument("--record", metavar="FILE", help="default: FILE.flashed.jsonl")
+    many.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="end when no board comes for so long"
+    )
+    images = parser.add_argument_group("what these boards get, as of `sealmq board build`")
+    build.image_arguments(images)
+    # Of one bundle they are its own, and none of them may be said in vain.
+    parser.set_defaults(
+        of_many={a.dest: a.default for a in (*many._group_actions, *images._group_actions)}
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Write them all; the exit code is 1 when one of them failed."""
+    if args.csv or args.archive:
+        with _told_of_a_cut():
+            return series.run(args, functools.partial(_board, args), _objection)
+    vain = [name for name, default in args.of_many.items() if getattr(args, name) != default]
+    if vain or not args.bundles:
+        raise UsageError(
+            f"--{vain[0]} without --csv or --archive" if vain else "nothing to flash",
+            "NAME.board for each board, or --csv FILE, or --archive FILE",
+        )
     ports = chosen(args)
     if len(ports) != len(args.bundles):
         raise UsageError(
@@ -75,22 +110,34 @@ def run(args: argparse.Namespace) -> int:
         raw = fetch.load(args.firmware, args.sha256, showing.fetched)
         made = {each.chip.name: firmware.checked(raw, each.chip) for each in bundles}
         boards = [
-            Board(port.name, _ways(args, taken, port), taken, made[taken.chip.name],
-                  showing.board(port.name))
+            _board(args, port, taken, made[taken.chip.name], showing)
             for port, taken in zip(ports, bundles, strict=True)
-        ]  # fmt: skip
+        ]
         runner = Runner()
         _each(runner, boards, lambda board: board.look(runner))
         _check_macs(boards)
         for board in boards:
             if board.error is None:
                 board.error = _objection(board, args.replace, showing)
-        try:
+        with _told_of_a_cut():
             _each(runner, boards, lambda board: board.bring(runner, args.keep))
-        except (KeyboardInterrupt, Terminated):
-            print(_CUT_OFF, file=sys.stderr)
-            raise
     return _tell(boards, args)
+
+
+@contextlib.contextmanager
+def _told_of_a_cut() -> Iterator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated):
+        print(_CUT_OFF, file=sys.stderr)
+        raise
+
+
+def _board(
+    args: argparse.Namespace, port: Port, taken: Bundle, made: Firmware, showing: Showing
+) -> Board:
+    _check_arch(taken, port)
+    return Board(port.name, _ways(args, taken, port), taken, made, showing.board(port.name))
 
 
 def _ways(args: argparse.Namespace, taken: Bundle, port: Port) -> Ways:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import sys
 
 from .cli import alone
@@ -30,6 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", metavar="TEXT", help="end after a line that has it")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after that time")
     parser.add_argument("--reset", action="store_true", help="start the board again first")
+    parser.add_argument("--json", action="store_true", help="one object a line, with the time")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,8 +47,13 @@ def run(args: argparse.Namespace) -> int:
         for line in console.lines(args.timeout):
             if not line:
                 continue
-            stamp = datetime.datetime.now().strftime("%H:%M:%S.%f")[:-3] + " " if args.time else ""
-            print(stamp + line, flush=True)
+            now = datetime.datetime.now(datetime.UTC)
+            if args.json:
+                at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+                print(json.dumps({"board": port.name, "at": at, "line": line}), flush=True)
+            else:
+                stamp = now.astimezone().strftime("%H:%M:%S.%f")[:-3] + " " if args.time else ""
+                print(stamp + line, flush=True)
             shown += 1
             if args.until is not None and args.until in line:
                 return 0

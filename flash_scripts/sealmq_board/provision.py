@@ -42,7 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--wifi", metavar="FILE", help='{"ssid", "key"}; `-` reads stdin, `ask` asks'
     )
     parser.add_argument(
-        "--mediator", metavar="HOST:PORT", help="in place of the address in the enrolment"
+        "--mediator",
+        metavar="HOST:PORT",
+        help="in place of the address in the enrolment; mdns: where the site is announced",
     )
     parser.add_argument(
         "--set", default="everything", help="of build/firmware; default: everything"
@@ -58,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
     """Bring it all, then start the board."""
     port = one(args)
     who = enrolment.given(args)
-    secrets = _secrets(args, who)
     there = look(port, digests=True)
     _check(there, who, args.replace)
+    secrets = _secrets(args, who, who.site if who else str(there.client.get("site") or ""))
     if who and not args.mediator and there.arch not in HOST_ARCHS:
         build.warn_of_address(who)
     steps = [*_files(there, args), Run("secrets", secrets)]
@@ -86,10 +88,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _secrets(args: argparse.Namespace, who: Enrolment | None) -> dict[str, Any]:
+def _secrets(args: argparse.Namespace, who: Enrolment | None, site: str) -> dict[str, Any]:
     at = None
     if args.mediator:
-        host, number = enrolment.address(args.mediator)
+        host, number = enrolment.mediator(args.mediator, site)
         at = f"{host}:{number}".encode()
     return {
         "enrolment": who.raw if who else None,

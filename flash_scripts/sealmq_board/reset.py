@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from .cli import alone
 from .console import Console
@@ -26,6 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--hard", action="store_true", help="the chip; this is the default")
     how.add_argument("--soft", action="store_true", help="MicroPython alone")
+    parser.add_argument("--json", action="store_true", help="one object a board")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,7 +35,10 @@ def run(args: argparse.Namespace) -> int:
     for port in chosen(args):
         with Console(port) as console:
             console.restart(soft=args.soft)
-        print(f"{port.name}: starts again")
+        if args.json:
+            print(json.dumps({"board": port.name, "outcome": "starts"}), flush=True)
+        else:
+            print(f"{port.name}: starts again")
     return 0
 
 

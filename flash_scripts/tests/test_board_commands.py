@@ -24,6 +24,7 @@ def test_every_command_tells_what_it_does(name: str) -> None:
     assert re.match(r"[a-z]|MicroPython", cli.load(name).HELP)
     for action in parser._actions:
         assert action.help, action.dest
+    assert "--json" in parser._option_string_actions
 
 
 def test_the_list_of_commands_has_each_and_none_twice() -> None:

@@ -60,6 +60,7 @@ def _add_new(sub: argparse._SubParsersAction[Any]) -> None:
     new.add_argument("--micropython", metavar="PATH", help="its interpreter; default: build/…")
     new.add_argument("--wifi", type=Path, metavar="FILE", help='network in reach: {"ssid","key"}')
     new.add_argument("--firmware", action="store_true", help="write the stand-in firmware, too")
+    new.add_argument("--json", action="store_true", help="say what was made as JSON")
     new.set_defaults(run=_new)
 
 
@@ -77,6 +78,10 @@ def _new(args: argparse.Namespace) -> int:
         with (args.folder / "flash.bin").open("r+b") as file:
             file.seek(chip.bootloader)
             file.write(firmware(chip))
+    if args.json:
+        made = {"folder": str(args.folder), "chip": setup.chip, "mac": setup.mac}
+        print(json.dumps(made | {"bits": setup.bits}))
+        return OK
     print(f"{args.folder}: {setup.chip}, {setup.mac}, {setup.bits}-bit interpreter")
     print(f"next: sealmq vboard run {args.folder}")
     return OK
@@ -102,6 +107,7 @@ def _add_run(sub: argparse._SubParsersAction[Any]) -> None:
     run.add_argument("--tcp", type=int, metavar="PORT", help="socket://, 0: any free port")
     run.add_argument("--rfc2217", type=int, metavar="PORT", help="rfc2217://, with DTR and RTS")
     run.add_argument("--download", action="store_true", help="IO0 held low: into download mode")
+    run.add_argument("--json", action="store_true", help="its ports as JSON, once it is on")
     run.set_defaults(run=_run)
 
 
@@ -121,14 +127,14 @@ def _run(args: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: ended.set())
     board.start()
     try:
-        for kind, where in (
-            ("pty", board.pty),
-            ("tcp", board.url_tcp),
-            ("rfc2217", board.url_rfc2217),
-        ):
-            if where is not None:
-                print(kind, where)
-        print("ready", flush=True)
+        ports = {"pty": board.pty, "tcp": board.url_tcp, "rfc2217": board.url_rfc2217}
+        if args.json:
+            print(json.dumps(ports), flush=True)
+        else:
+            for kind, where in ports.items():
+                if where is not None:
+                    print(kind, where)
+            print("ready", flush=True)
         ended.wait()
     finally:
         board.stop()
@@ -146,6 +152,7 @@ def _add_firmware(sub: argparse._SubParsersAction[Any]) -> None:
     make.add_argument("file", type=Path, metavar="FILE")
     make.add_argument("--chip", choices=CHIPS, default="esp32")
     make.add_argument("--size", type=int, default=0, help="fill it up to about this many bytes")
+    make.add_argument("--json", action="store_true", help="say what was made as JSON")
     make.set_defaults(run=_firmware)
 
 
@@ -154,6 +161,9 @@ def _firmware(args: argparse.Namespace) -> int:
         raise BoardError(f"--size {args.size}; at most {0x1F0000}", code=2)
     chip = CHIPS[args.chip]
     args.file.write_bytes(firmware(chip, args.size))
+    if args.json:
+        print(json.dumps({"file": str(args.file), "chip": chip.name, "offset": chip.bootloader}))
+        return OK
     print(f"{args.file}: stand-in for {chip.title}, to be written at {chip.bootloader:#x}")
     print("it is none of Espressif's or MicroPython's, and runs on nothing but virtual boards")
     return OK

@@ -275,6 +275,9 @@ def test_the_command_tells_lists_and_takes_away(place: Site) -> None:
     mine = [row for row in told if row["subject"] == ["r1"]]
     assert [(row["name"], row["value"], row["by"]) for row in mine] == [("contract", 7, "hr")]
     ran("attribute", "set", *at, "--name", "contract", "--of", "r1", "--value", "7", "--text")
+    words = ("--name", "contract", "--of", "r1")
+    told = json.loads(ran("attribute", "set", *at, *words, "--value", "7", "--json"))
+    assert told == {"name": "contract", "subject": ["r1"], "value": 7}
     explained = sealmq("explain", place.path, "deliver", "--client", "r1", "-t", "hall/signed")
     assert "attribute contract of r1: 7, until 2" in explained.stdout
     assert "told by hr" in explained.stdout

@@ -56,6 +56,7 @@ def test_a_detached_site_serves_when_the_command_comes_back_and_is_gone_after_do
     done = started("up", site.path, "--detach")
     assert done.returncode == 0, done.stderr
     assert f"`sealmq down {site.path}` stops it." in done.stdout
+    assert done.stdout.endswith(f"next: sealmq doctor {site.path}\n")
     assert sealmq("status", site.path).returncode == 0
     words = ("--client", "m1-temp-sensor", "-t", TOPIC, "-m", 1, "-q", 1)
     assert sealmq("pub", site.path, *words).returncode == 0
@@ -111,8 +112,14 @@ def test_a_second_detach_is_refused_and_wait_is_content(site: Site) -> None:
     assert done.returncode == 1
     assert f"is up already: `sealmq up` runs as process {first}" in done.stderr
     assert f"`sealmq down {site.path}` stops it" in done.stderr
-    assert sealmq("up", site.path, "--wait").returncode == 0
+    done = sealmq("up", site.path, "--wait", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == json.loads(sealmq("status", site.path, "--json").stdout)
     assert supervisor(site) == first
+    done = sealmq("down", site.path, "--json")
+    assert json.loads(done.stdout) == {"site": str(site.path), "stopped": True}
+    done = started("up", site.path, "--detach", "--json")
+    assert [row["ready"] for row in json.loads(done.stdout)["processes"]] == [True] * 3
 
 
 def test_of_two_that_wait_at_once_one_starts_it_and_both_come_back(site: Site) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import sealmq_vboard
+from sealmq_hil import cli as hil_cli
+from sealmq_vboard import cli as vboard_cli
 from sealmq_vboard.cli import main
 from sealmq_vboard.limits import NOT_MODELLED
 from vboard_tools import esptool
@@ -33,6 +37,39 @@ def test_new_makes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "esp32c3, 02:0a:00:00:00:01, 32-bit" in capsys.readouterr().out
     assert main(words) == 1
     assert "has a board already\nhint: " in capsys.readouterr().err
+
+
+def test_json_says_what_was_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", str(tmp_path / "b"), "--mac", "02:0a:00:00:00:01", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {
+        "folder": str(tmp_path / "b"), "chip": "esp32", "mac": "02:0a:00:00:00:01", "bits": 64
+    }  # fmt: skip
+    file = tmp_path / "stand-in.bin"
+    assert main(["firmware", str(file), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"file": str(file), "chip": "esp32", "offset": 0x1000}
+
+
+def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    subs = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    if not subs:
+        yield parser
+    for sub in subs:
+        for made in sub.choices.values():
+            yield from commands(made)
+
+
+@pytest.mark.parametrize("parser", [vboard_cli._parser(), hil_cli.parser()])
+def test_every_command_has_json(parser: argparse.ArgumentParser) -> None:
+    """But the switches of `vboard ctl`, which print nothing."""
+    without = [
+        made.prog
+        for made in commands(parser)
+        if "--json" not in made._option_string_actions
+        and (" ctl " not in made.prog or made.prog.endswith(" status"))
+    ]
+    assert without == []
 
 
 @pytest.mark.parametrize("mac", ["02:00:00:00:00", "03:00:00:00:00:00", "none"])
@@ -96,6 +133,13 @@ def test_run_prints_its_ports_and_stops_when_told(tmp_path: Path) -> None:
         assert lines[1][1].startswith("socket://127.0.0.1:")
         assert lines[2][1].startswith("rfc2217://127.0.0.1:")
         assert "Detecting chip type... ESP32" in esptool(lines[0][1], "--no-stub", "chip-id")
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(60) == 0
+    with subprocess.Popen(
+        [sys.executable, "-m", "sealmq_vboard", *words, "--json"], stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        assert set(json.loads(run.stdout.readline())) == {"pty", "tcp", "rfc2217"}
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 0
 

@@ -86,9 +86,7 @@ class Audit:
         self._chain, self._retention = chain, retention
         self.totals = totals
         if totals is not None:
-            # A board without a clock begins in the past.
-            ahead_ms = newest_ms(dir, role) - now()
-            totals.gauges["log_ahead_seconds"] = max(0.0, ahead_ms / 1000)
+            totals.newest_ms = newest_ms(dir, role)
         # What is deleted once `_lines` are on disk that say so.
         self._expiring: tuple[int, list[str]] = (0, [])
         self._seal: SegmentSeal | None = None

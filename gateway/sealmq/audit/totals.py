@@ -33,6 +33,8 @@ class Totals:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.gauges: dict[str, float] = {}
         """What its process measures besides; anybody may set one, at any time."""
+        self.newest_ms = 0
+        """When the newest record of earlier runs was written, Unix ms."""
         self._seen: dict[str, int] = {} if seen is None else read_seen([seen])
         self._here: Counter[str] = Counter()
         self._changed = False
@@ -62,9 +64,12 @@ class Totals:
             self._file.unlink(missing_ok=True)  # nobody would believe it
         elif self._file is not None and now >= self._due:
             self._due = now + EACH_S
+            # A board without a clock begins in the past, and is set once it has a network.
+            self.gauges["log_ahead_seconds"] = max(0.0, self.newest_ms / 1000 - time.time())
             told = {
                 "pid": os.getpid(),
-                "at_ms": time.time_ns() // 1_000_000,
+                # Which the clock does not move when it is set; one for all processes.
+                "alive_ms": time.monotonic_ns() // 1_000_000,
                 "events": [[*key, count] for key, count in list(self.counts.items())],
                 "clients": len(self._here),
                 "connections": sum(list(self._here.values())),

@@ -58,7 +58,6 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         acting.add_who(more)
         if verb == "list":
             more.add_argument("--name", metavar="NAME", help="only this attribute")
-            more.add_argument("--json", action="store_true", help="as JSON, for scripts")
         else:
             more.add_argument("--name", metavar="NAME", required=True, help="the attribute")
             more.add_argument(
@@ -75,6 +74,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
             )  # fmt: skip
             more.add_argument("--text", action="store_true", help="the value is text")
         acting.add_timeout(more)
+        more.add_argument("--json", action="store_true", help="as JSON, for scripts")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -96,12 +96,20 @@ async def _set(args: argparse.Namespace) -> int:
         await client.set_attribute(
             args.name, _subject(args.of), value, valid_s=args.valid, within=args.timeout
         )
-    return OK
+    return _told(args, value)
 
 
 async def _unset(args: argparse.Namespace) -> int:
     async with await acting.asking_client(args) as client:
         await client.set_attribute(args.name, _subject(args.of), None, within=args.timeout)
+    return _told(args, None)
+
+
+def _told(args: argparse.Namespace, value: str | int | bool | None) -> int:
+    """In force; where nothing went wrong, only a script is told more."""
+    if args.json:
+        subject = [name for name in args.of.split("/") if name]
+        print(json.dumps({"name": args.name, "subject": subject, "value": value}))
     return OK
 
 

@@ -325,6 +325,24 @@ def _say_added(args: argparse.Namespace, done: _Added, paths: list[Path]) -> Non
         print(f"enrolment files (secret, mode 0600): {paths[0].parent}, {len(paths)} files")
     else:
         print(f"enrolment file (secret, mode 0600): {paths[0]}")
+    print(f"next: {_next(args, done, paths)}")
+
+
+def _next(args: argparse.Namespace, done: _Added, paths: list[Path]) -> str:
+    """What to do with what was written."""
+    file = shlex.quote(str(paths[0]))
+    if args.qr:
+        return f"show {paths[0]} to the app's camera, and delete it"
+    if args.seal_to:
+        return f"sealmq board flash --archive {file} --identity KEY --firmware FILE --port PORT"
+    if args.rows:
+        rows, folder = shlex.quote(args.rows), shlex.quote(str(paths[0].parent))
+        files = f"--csv {rows} --enrolments {folder}"
+        return f"sealmq board flash {files} --firmware FILE --port PORT"
+    name = done.drawn[0]["name"]
+    if done.config.clients[name].kind == "device":
+        return f"sealmq board build --enrolment {file} --wifi ask -o {name}.board"
+    return f"sealmq sub --enrolment {file} -t '#' -v"
 
 
 # One that was removed and comes back has another secret. sealmq.toml has to say so, or a backup

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 _EXAMPLES = """\
@@ -21,6 +22,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     """Add the parser."""
     parser = sub.add_parser("down", help="stop a site that is up", epilog=_EXAMPLES)
     parser.add_argument("site", metavar="SITE", help="the site's folder")
+    parser.add_argument("--json", action="store_true", help="say what was done as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,8 +31,9 @@ def run(args: argparse.Namespace) -> int:
     from sealmq.site.layout import Layout
 
     layout = Layout.open(args.site)
-    if stop(layout.up_lock):
-        print(f"{args.site} is down")
+    stopped = stop(layout.up_lock)
+    if args.json:
+        print(json.dumps({"site": args.site, "stopped": stopped}))
     else:
-        print(f"{args.site} was not up")
+        print(f"{args.site} {'is down' if stopped else 'was not up'}")
     return 0

@@ -46,6 +46,7 @@ _GENERAL = (
     "explain",
     "pub",
     "sub",
+    "find",
     "agent",
     "bench",
     "system-users",

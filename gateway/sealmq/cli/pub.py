@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import concurrent.futures
 import contextlib
+import json
 import os
 import sys
 import threading
@@ -72,6 +73,9 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         default="0",
         help="how long it may be underway or retained: 0 (default): 60 s; 1 to 31: 2^N s; "
         "255: unlimited",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="a line for each message that was accepted, as JSON"
     )
     more = add_put(parser)
     parser.epilog = _EXAMPLES.rstrip("\n") + f"\n{more}\n" + CODES
@@ -158,20 +162,24 @@ async def _publish(args: argparse.Namespace, message: bytes | None) -> int:
         await client.disconnect()
 
 
-async def _one(client: Client, args: argparse.Namespace, message: bytes) -> None:
+async def _one(client: Client, args: argparse.Namespace, message: bytes, **where: int) -> None:
+    """Publish it; `where`: what --json says of it besides."""
     if args.retain and not message:
         # What MQTT means by an empty retained message.
         await client.clear(args.topic, qos=args.qos, life=args.life, confirm=args.timeout)
-        return
-    await client.publish(
-        args.topic,
-        message,
-        qos=args.qos,
-        retain=args.retain,
-        life=args.life,
-        put=args.put,
-        confirm=args.timeout,
-    )
+    else:
+        await client.publish(
+            args.topic,
+            message,
+            qos=args.qos,
+            retain=args.retain,
+            life=args.life,
+            put=args.put,
+            confirm=args.timeout,
+        )
+    if args.json:
+        told = {"topic": args.topic, "qos": args.qos, "retain": args.retain, "bytes": len(message)}
+        print(json.dumps(told | where), flush=True)
 
 
 async def _lines(client: Client, args: argparse.Namespace) -> int:
@@ -184,9 +192,9 @@ async def _lines(client: Client, args: argparse.Namespace) -> int:
     codes: list[int] = []
     places = asyncio.Semaphore(_PIPELINE)
 
-    async def one(line: bytes) -> None:
+    async def one(line: bytes, number: int) -> None:
         try:
-            await _one(client, args, line)
+            await _one(client, args, line, line=number)
         except (ClientError, SealError) as error:
             if client.error is not None:
                 raise
@@ -198,9 +206,11 @@ async def _lines(client: Client, args: argparse.Namespace) -> int:
 
     try:
         async with asyncio.TaskGroup() as group:
+            number = 0
             async for line in _lines_of(sys.stdin.fileno()):
                 await places.acquire()
-                group.create_task(one(line), name="pub line")
+                number += 1
+                group.create_task(one(line, number), name="pub line")
     except BaseExceptionGroup as errors:
         # The client ended, for all of them alike.
         raise errors.exceptions[0] from None

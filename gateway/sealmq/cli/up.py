@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ examples:
   sealmq up factory
   sealmq up factory --detach                    in the background; sealmq down factory ends it
   sealmq up factory --wait                      the same, and well if it is up already
+  sealmq up factory --detach --json | jq -r .clients    where clients connect to
   sealmq up factory --broker mosquitto          a Mosquitto of the site's own, where it is installed
   sealmq up factory --broker mqtt://mediator@localhost:1884 --broker-password-file ~/broker.pw
   sealmq up factory --key-file /media/stick/factory.key
@@ -34,6 +37,8 @@ As root, with the users that `sealmq system-users` makes, each process runs as i
 --detach comes back once the site serves, with exit code 0, or with the reason why it does not.
 What it writes stands in SITE/log/up.log (`sealmq log SITE`). --wait does the same, and waits for a
 site that somebody else has just started.
+
+--json prints one object once the site serves, that of `sealmq status --json`.
 
 SIGTERM, Ctrl-C and `sealmq down SITE` stop everything; SIGHUP and `sealmq reload SITE` read
 sealmq.toml again.
@@ -79,6 +84,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         help="the file with the site's key (default: as sealmq.toml says, or the systemd "
         "credential sealmq-key)",
     )
+    parser.add_argument("--json", action="store_true", help="as JSON, for scripts")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.detach or args.wait:
         return _background(args)
-    return bring_up(_options(args), _say, _tell)
+    return bring_up(_options(args), _say, _teller(args))
 
 
 def _background(args: argparse.Namespace) -> int:
@@ -103,6 +109,7 @@ def _background(args: argparse.Namespace) -> int:
     from sealmq.site.layout import Layout
 
     layout = Layout.open(args.site)
+    told = _teller(args)
 
     def work(say: Say, tell: Say, serves: Callable[[], None]) -> int:
         try:
@@ -113,11 +120,11 @@ def _background(args: argparse.Namespace) -> int:
             return report(error, say)
 
     if not args.wait or lock.supervisor(layout.up_lock) is None:
-        code = detach(layout, work, _say, _tell)
+        code = detach(layout, work, _say, told)
         if code != SOMEBODY_ELSE:
             return code
     until_serving(layout, args.site)
-    _tell(f"{args.site} is up")
+    told(f"{args.site} is up")
     return OK
 
 
@@ -127,6 +134,33 @@ def _options(args: argparse.Namespace) -> Options:
     return Options(
         args.site, args.broker, args.broker_password_file, args.broker_port, args.key_file
     )
+
+
+def _teller(args: argparse.Namespace) -> Say:
+    """What the summary is told to; its first line comes once the site serves."""
+    if not args.json:
+        return _tell
+    told = False
+
+    def tell(line: str) -> None:
+        nonlocal told
+        if not told:
+            told = True
+            # In the foreground the supervisor's event loop runs here; status has one of its own.
+            asking = threading.Thread(target=_tell_status, args=(args.site,), name="up status")
+            asking.start()
+            asking.join()
+
+    return tell
+
+
+def _tell_status(site: str) -> None:
+    from sealmq.run.status import look
+    from sealmq.site.config import load
+    from sealmq.site.layout import Layout
+
+    layout = Layout.open(site)
+    _tell(json.dumps(look(layout, load(layout.config)).to_json()))
 
 
 def _say(line: str) -> None:

@@ -20,6 +20,8 @@ FRESH_S = 4.0
 """So long an answer of all parts is believed; each is asked by a connection."""
 SILENT_S = 8.0
 """A process that has said nothing for so long hangs, or cannot write."""
+SAID_S = 600.0
+"""So long it is said that the clock was set."""
 # Further back no clock is that is right: the site's own files are younger.
 _AHEAD_S = 60
 _JUMP_S = 60
@@ -46,6 +48,9 @@ class Watch:
         self._looked = -FRESH_S
         self._config: tuple[tuple[int, int, int], Config] | None = None
         self._began = clock() - time.monotonic()
+        self._was_wrong = False
+        # By how much the clock was set; when, by the monotonic one; whether it was wrong before.
+        self._set: tuple[float, float, bool] | None = None
 
     def supervised(self) -> bool:
         """Whether `sealmq up` lives."""
@@ -101,11 +106,28 @@ class Watch:
         for each in told:
             if each.error:
                 yield f"{each.role} cannot write its audit log: {each.error}"
-            if each.silent_s(self._clock()) > SILENT_S:
+            if each.silent_s() > SILENT_S:
                 yield f"{each.role} {each.name} has said nothing for {SILENT_S:g} s"
 
-    # A board without a clock begins at some time in the past, and is set once it has a network.
+    # A board without a clock begins at some time in the past, and is set once it has a network:
+    # that is no problem but the end of one.
     def _of_clock(self, told: tuple[Told, ...]) -> Iterator[str]:
+        wrong = list(self._wrong_clock(told))
+        yield from wrong
+        moved = self._clock() - time.monotonic() - self._began
+        if abs(moved) > _JUMP_S:
+            self._began += moved
+            self._set = moved, time.monotonic(), self._was_wrong
+        self._was_wrong = bool(wrong)
+        if self._set is not None:
+            by, at, cures = self._set
+            # What processes say of the clock may be from before.
+            if (cures and not wrong) or time.monotonic() - at > SAID_S:
+                self._set = None
+            else:
+                yield f"the clock was set by {by:+.0f} s while the site ran: clients connected anew"
+
+    def _wrong_clock(self, told: tuple[Told, ...]) -> Iterator[str]:
         now = self._clock()
         made = self._layout.config.stat().st_mtime
         if now + _AHEAD_S < made:
@@ -114,6 +136,3 @@ class Watch:
             if one.gauges.get("log_ahead_seconds", 0) > _AHEAD_S:
                 ahead = one.gauges["log_ahead_seconds"]
                 yield f"the clock is wrong: it is {ahead:.0f} s before the newest audit record"
-        moved = now - time.monotonic() - self._began
-        if abs(moved) > _JUMP_S:
-            yield f"the clock was set by {moved:+.0f} s since this began; restart the site"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,26 +17,33 @@ from sealmq.site.reading import read_small
 
 _FILE = re.compile(r"totals-([a-z0-9]{1,8})\.json")
 _MOST = 1 << 18
+_TICKS_A_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
     """One process. name: of a mediator its worker's number, or "owner"; of others "0". events: how
-    often each happened, by event and rule.
+    often each happened, by event and rule, since it began; began_s: seconds after the boot.
+    alive_ms: when it said this, by the monotonic clock.
     """
 
     role: str
     name: str
-    at_ms: int
+    began_s: float
+    alive_ms: int
     events: dict[tuple[str, str], int]
     clients: int
     connections: int
     gauges: dict[str, float]
     error: str | None
 
-    def silent_s(self, now_s: float) -> float:
+    def silent_s(self) -> float:
         """How long ago it has said this."""
-        return now_s - self.at_ms / 1000
+        return time.monotonic() - self.alive_ms / 1000
+
+    def started_s(self) -> float:
+        """When the process began, Unix seconds by the clock as it is now."""
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + self.began_s
 
 
 def read(layout: Layout) -> Iterator[Told]:
@@ -43,8 +52,9 @@ def read(layout: Layout) -> Iterator[Told]:
         for path in sorted(layout.run_of(role).glob("totals-*.json")):
             found = _FILE.fullmatch(path.name)
             told = _json(path)
-            if found is not None and told is not None and _lives(told.get("pid")):
-                one = _told(role, found[1], told)
+            began = None if told is None else _began(told.get("pid"))
+            if found is not None and told is not None and began is not None:
+                one = _told(role, found[1], told, began / _TICKS_A_S)
                 if one is not None:
                     yield one
 
@@ -57,17 +67,18 @@ def _json(path: Path) -> dict[str, Any] | None:
     return told if isinstance(told, dict) else None
 
 
-def _lives(pid: object) -> bool:
-    return type(pid) is int and proc.start_of(pid) is not None
+def _began(pid: object) -> int | None:
+    return proc.start_of(pid) if type(pid) is int else None
 
 
-def _told(role: str, name: str, told: dict[str, Any]) -> Told | None:
+def _told(role: str, name: str, told: dict[str, Any], began_s: float) -> Told | None:
     try:
         error = told["error"]
         return Told(
             role,
             name,
-            int(told["at_ms"]),
+            began_s,
+            int(told["alive_ms"]),
             {(str(event), str(rule)): int(count) for event, rule, count in told["events"]},
             int(told["clients"]),
             int(told["connections"]),

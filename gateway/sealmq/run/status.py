@@ -104,7 +104,9 @@ def look(layout: Layout, config: Config | None, note: str | None = None) -> Stat
 
 
 async def _all(layout: Layout, ours: Mapping[str, Any], supervisor: bool) -> list[ProcessStatus]:
-    beside = sorted(role for role in ours if role.startswith(("bridge", "border-", "metrics")))
+    beside = sorted(
+        role for role in ours if role.startswith(("bridge", "border-", "metrics", "mdns"))
+    )
     roles = [*ROLES, *beside]
     return list(
         await asyncio.gather(*(_one(layout, role, ours.get(role), supervisor) for role in roles))
@@ -164,7 +166,8 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
         # A bridge serves as long as it tries; a border is its one line.
         up = role == "bridge" or list(found.values()) == ["up"]
         return ProcessStatus(role, pid, None, up, user, said or (None if up else "beginning"))
-    if role == "metrics":  # it asks us, so we do not ask it
+    # The one asks us, so we do not ask it; the other has no answer.
+    if role in ("metrics", "mdns"):
         return ProcessStatus(role, pid, word.address, True, user)
     if role == "kg":
         note = await _unix(layout.kg_socket)

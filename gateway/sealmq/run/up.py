@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import importlib.util
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +21,7 @@ from typing import Any
 from sealmq import peerkeys
 from sealmq.audit.chain import draw
 from sealmq.broker.target import names_password
+from sealmq.mdns import EXTRA
 from sealmq.site import config as site_config
 from sealmq.site import masterkey, reach
 from sealmq.site.layout import (
@@ -27,6 +30,7 @@ from sealmq.site.layout import (
     prepare,
     prepare_borders,
     prepare_bridge,
+    prepare_mdns,
     prepare_metrics,
 )
 from sealmq.site.reserve import Reserve
@@ -34,6 +38,7 @@ from sealmq.site.reserve import Reserve
 from . import proc, users
 from .child import Identity, Start
 from .chosen import Chosen, choose
+from .errors import RunError
 from .lock import SiteLock
 from .notify import in_journal
 from .ready import read
@@ -48,6 +53,7 @@ MODULES: Mapping[str, str] = {
     "bridge": "sealmq.bridge.process",
     "border": "sealmq.border.process",
     "metrics": "sealmq.metrics.process",
+    "mdns": "sealmq.mdns.process",
 }
 ROLES = ("kg", "broker", "mediator")
 # Where what `up` writes goes to; `sealmq log` reads the first and names the second.
@@ -76,6 +82,7 @@ class _Site:
     bridge: Identity | None = None
     border: Identity | None = None
     metrics: Identity | None = None
+    mdns: Identity | None = None
 
     def runs_as(self, role: str) -> Identity | None:
         """As whom a role runs; None: as we do."""
@@ -122,9 +129,13 @@ def bring_up(
         metrics = users.beside(users.METRICS, found) if config.metrics else None
         if config.metrics:
             prepare_metrics(layout, metrics)
+        mdns = users.beside(users.MDNS, found) if config.announce else None
+        if config.announce:
+            _has_mdns()
+            prepare_mdns(layout, mdns)
         harden()
         os.umask(0o077)
-        apart = map(users.as_beside, (bridge, border, metrics))
+        apart = map(users.as_beside, (bridge, border, metrics, mdns))
         site = _Site(layout, config, keys, found, *apart)
         if options.broker is not None and names_password(options.broker):
             say(
@@ -149,6 +160,10 @@ def bring_up(
             else:
                 tell(f"  log                 {layout.up_log}")
                 tell(f"`sealmq down {options.site}` stops it.")
+            known = bool(config.clients)
+            then = "doctor {}" if known else "client add {} NAME --label LABEL"
+            tell(f"next: sealmq {then.format(shlex.quote(options.site))}")
+            if serves is not None:
                 serves()
 
         return asyncio.run(supervisor.run(ready))
@@ -194,7 +209,26 @@ def assemble(
             "metrics", modules["metrics"], layout.root, {}, identity=site.metrics, guard=False
         )
         parts.append(process_by_file(alone, layout, say))
+    if site.config.announce:
+        here, mediator_ = site.config.site, site.config.mediator
+        told = {
+            "name": here.name,
+            "site": here.id.hex(),
+            "host": mediator_.advertise_host,
+            "port": mediator_.advertise_port,
+            "listen": mediator_.host,
+        }
+        by = Start("mdns", modules["mdns"], layout.root, told, identity=site.mdns)
+        parts.append(process_by_file(by, layout, say))
     return parts
+
+
+def _has_mdns() -> None:
+    if importlib.util.find_spec("zeroconf") is None:
+        raise RunError(
+            f"[mdns] needs the extra {EXTRA}, which is not installed here",
+            f"make install EXTRAS={EXTRA}, or take [mdns] out of sealmq.toml",
+        )
 
 
 # The broker has no audit log; those of all borders are called so.
@@ -230,7 +264,10 @@ def summary(site: _Site, broker: Chosen) -> list[str]:
         if (told := read(layout, role)) is not None
     }
     if site.identities:
-        found = [*site.identities.values(), *filter(None, (site.bridge, site.border, site.metrics))]
+        found = [
+            *site.identities.values(),
+            *filter(None, (site.bridge, site.border, site.metrics, site.mdns)),
+        ]
         who = "separate: " + ", ".join(one.name for one in found)
     else:
         who = "shared user: the processes are not protected from one another"
@@ -250,6 +287,8 @@ def summary(site: _Site, broker: Chosen) -> list[str]:
     ]
     if "metrics" in at:
         lines.append(f"  metrics             http://{at['metrics']}/metrics and /healthz")
+    if config.announce:
+        lines.append("  mDNS                announces where clients connect to (a hint, no secret)")
     if not config.policy.enforce:
         lines.append(
             "  POLICY              NOT ENFORCED: every denial is let through (enforce = false)"

@@ -2,7 +2,8 @@
 
 Then "the mediator cannot decrypt" does not rest on good manners: its user can neither read the key
 generator's memory nor its files. Key generator and mediator share the group `sealmq`, which reads
-sealmq.toml and writes into run/; the broker needs neither and is not in it. The mediator's process
+sealmq.toml and writes into run/; the broker needs neither and is not in it, nor is
+who announces the site. The mediator's process
 is in the broker's group besides, whose is the socket of a private Mosquitto.
 """
 
@@ -23,7 +24,7 @@ from sealmq.site.layout import GROUP, ROLES, Layout, group, separate_users, user
 from .child import Identity
 from .errors import BadUsers
 
-BRIDGE, BORDER, METRICS = "bridge", "border", "metrics"
+BRIDGE, BORDER, METRICS, MDNS = "bridge", "border", "metrics", "mdns"
 IN_GROUP = ("kg", "mediator", BRIDGE, BORDER, METRICS)
 
 
@@ -47,8 +48,8 @@ def identities() -> dict[str, Identity]:
 
 
 def beside(role: str, found: Mapping[str, Identity]) -> pwd.struct_passwd | None:
-    """As whom bridges, borders or metrics run where the other processes are kept apart. BadUsers:
-    there is nobody.
+    """As whom bridges, borders, metrics or mDNS run where the other processes are kept apart.
+    BadUsers: there is nobody.
     """
     if not found:
         return None
@@ -63,14 +64,15 @@ def beside(role: str, found: Mapping[str, Identity]) -> pwd.struct_passwd | None
     return user
 
 
-_HAS = {BRIDGE: "peers", BORDER: "borders", METRICS: "[metrics]"}
+_HAS = {BRIDGE: "peers", BORDER: "borders", METRICS: "[metrics]", MDNS: "[mdns]"}
 
 
 def as_beside(user: pwd.struct_passwd | None) -> Identity | None:
     """The same, for starting a process."""
-    gid = group()
-    groups = () if gid is None else (gid,)
-    return None if user is None else Identity(user.pw_name, user.pw_uid, user.pw_gid, groups)
+    if user is None:
+        return None
+    gid = group() if user.pw_name in map(name_of, IN_GROUP) else None
+    return Identity(user.pw_name, user.pw_uid, user.pw_gid, () if gid is None else (gid,))
 
 
 def check(found: dict[str, Identity]) -> None:
@@ -127,7 +129,7 @@ def create() -> list[str]:
     if not _exists(GROUP, grp.getgrnam):
         _call("groupadd", "--system", GROUP)
         made.append(f"group {GROUP}")
-    for role in (*ROLES, BRIDGE, BORDER, METRICS):
+    for role in (*ROLES, BRIDGE, BORDER, METRICS, MDNS):
         name = name_of(role)
         if not _exists(name, pwd.getpwnam):
             _call(

@@ -55,6 +55,7 @@ _TABLES = (
     "limits",
     "audit",
     "metrics",
+    "mdns",
     "labels",
     "clients",
     "topics",
@@ -130,6 +131,7 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
         borders=MappingProxyType(across),
         audit=_audit(values.table(doc, "audit"), folder),
         metrics=_metrics(values.table(doc, "metrics")),
+        announce=_mdns(values.table(doc, "mdns")),
     )
 
 
@@ -298,6 +300,14 @@ def _metrics(t: Mapping[str, Any]) -> Metrics | None:
             key="metrics.listen",
         )
     return Metrics(host, port)
+
+
+def _mdns(t: Mapping[str, Any]) -> bool:
+    values.only(t, "mdns", ("announce",))
+    announce = t.get("announce", False)
+    if type(announce) is not bool:
+        raise ConfigError("announce is not true or false", "announce = true", key="mdns.announce")
+    return announce
 
 
 # theirs: those that peers bring, over which others may be.

@@ -213,6 +213,11 @@ def prepare_metrics(layout: Layout, user: pwd.struct_passwd | None) -> None:
     _folder(layout.run_of("metrics"), 0o755, user)
 
 
+def prepare_mdns(layout: Layout, user: pwd.struct_passwd | None) -> None:
+    """The same for the process that announces the site, of one that wants that."""
+    _folder(layout.run_of("mdns"), 0o755, user)
+
+
 @contextlib.contextmanager
 def locked(layout: Layout, of: str, patience_s: float) -> Iterator[bool]:
     """Whether we have the lock, for the length of the block; False: somebody else has it still.

@@ -290,6 +290,7 @@ class Config:
     borders: Mapping[str, Border] = field(default_factory=dict)
     audit: Audit = field(default_factory=Audit)
     metrics: Metrics | None = None
+    announce: bool = False
     text: str = field(default="", repr=False, compare=False)
 
     @property

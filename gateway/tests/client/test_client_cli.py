@@ -68,6 +68,13 @@ def test_lines_with_a_refused_one_among_them(tmp_path: Path) -> None:
         done = await program.run("pub", "-t", "u", "-l", "-q", "2", stdin=b"1\n\n3")
         assert (done.code, done.err) == (0, "")
         assert [p.payload for p in peer.published] == [b"1", b"", b"3"]
+        done = await program.run("pub", "-t", "u", "-l", "--json", stdin=b"1\n\n")
+        rows = [{"topic": "u", "qos": 0, "retain": False, "bytes": n} for n in (1, 0)]
+        wanted = [row | {"line": number} for number, row in enumerate(rows, 1)]
+        told = map(json.loads, done.out.splitlines())
+        assert sorted(told, key=lambda row: row["line"]) == wanted
+        done = await program.run("pub", "-t", "t", "-m", "1", "--json")
+        assert (done.code, done.out) == (12, b"")
 
     play(story)
 

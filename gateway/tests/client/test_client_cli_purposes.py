@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,12 +35,16 @@ def test_reserve_and_take_back(tmp_path: Path) -> None:
         )
         done = await said(peer, tmp_path, "reserve", "-t", "a/#", "--none")
         assert (done.code, done.out) == (0, b"a/#: for nothing\n")
+        done = await said(peer, tmp_path, "reserve", "-t", "c", "--aip", "service", "--json")
+        told = {"filter": "c", "reserved": {"aip": ["service"], "pip": []}}
+        assert (done.code, json.loads(done.out)) == (0, told)
         done = await said(peer, tmp_path, "reserve", "-t", "a/#", "--remove")
         assert done.code == 0
         assert read(peer) == [
             ("reserve", "a/#", ("service", "a,b"), ("ads",)),
             ("reserve", "b", ("service", "a,b"), ("ads",)),
             ("reserve", "a/#", (), ()),
+            ("reserve", "c", ("service",), ()),
             ("release", "a/#", (), ()),
         ]
 
@@ -52,7 +57,9 @@ def test_presubscribe_for_itself_for_others_and_take_back(tmp_path: Path) -> Non
         assert (done.code, done.out) == (0, b"app on a/#: for service\n")
         other = ("presubscribe", "--for", "old", "-t", "a/#")
         assert (await said(peer, tmp_path, *other, "--purpose", "ads")).code == 0
-        assert (await said(peer, tmp_path, *other, "--remove")).code == 0
+        done = await said(peer, tmp_path, *other, "--remove", "--json")
+        told = {"client": "old", "filter": "a/#", "purpose": None}
+        assert (done.code, json.loads(done.out)) == (0, told)
         assert read(peer) == [
             ("presub", "app", "a/#", "service"),
             ("presub", "old", "a/#", "ads"),
@@ -75,10 +82,13 @@ def test_set(tmp_path: Path) -> None:
         assert (done.code, done.out) == (0, b"mode: fop\nstrict: true\n")
         done = await run(peer, tmp_path, "purposes", *words, "--mode", "configured")
         assert (done.code, done.out) == (0, b"mode: as sealmq.toml has it\n")
+        done = await run(peer, tmp_path, "purposes", *words, "--mode", "hybrid", "--json")
+        assert (done.code, json.loads(done.out)) == (0, {"setting": "mode", "value": "hybrid"})
         assert read(peer) == [
             ("set", "mode", "fop", ""),
             ("set", "strict", "true", ""),
             ("set", "mode", "", ""),
+            ("set", "mode", "hybrid", ""),
         ]
 
     play(story)

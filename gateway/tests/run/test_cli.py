@@ -185,6 +185,24 @@ def test_debug_shows_the_traceback(
     assert "Traceback" in capsys.readouterr().err
 
 
+# What has no --json, and why stands in README.md.
+WITHOUT_JSON = {"sealmq agent", "sealmq completion", "sealmq manual"}
+
+
+def test_every_command_has_json_or_a_row_that_says_why_not() -> None:
+    """The programs beside us (board, hil, vboard, report) have tests of their own."""
+    without = set()
+    for parser in parsers(cli.build()):
+        groups = any(isinstance(a, argparse._SubParsersAction) for a in parser._actions)
+        if parser.add_help and not groups and "--json" not in parser._option_string_actions:
+            without.add(parser.prog)
+    assert without == WITHOUT_JSON
+    page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    table = page.partition("## For scripts\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([a-z ]+)` \|", table, re.MULTILINE)
+    assert WITHOUT_JSON == {f"sealmq {row}" for row in rows} - {"sealmq vboard ctl"}
+
+
 def test_every_command_has_a_manual_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,7 +37,9 @@ def queries() -> list[str]:
 
 
 def test_the_dashboard_asks_for_what_there_is_and_for_all_of_it() -> None:
-    told = Told("mediator", "0", 0, {("delivered", ""): 1}, 1, 1, dict.fromkeys(GAUGES, 1.0), None)
+    told = Told(
+        "mediator", "0", 0, 0, {("delivered", ""): 1}, 1, 1, dict.fromkeys(GAUGES, 1.0), None
+    )
     status = Status("x", (ProcessStatus("kg", ready=True),), True, True)
     said = exposition.text(Health((), status, (told,))).decode()
     there = set(re.findall(r"^(sealmq_[a-z_]+)", said, re.M))

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 import urllib.error
@@ -19,7 +20,7 @@ import pytest
 
 from run.sites import gone, until
 from run.test_run_real import RealSite, real
-from sealmq.metrics import health, process
+from sealmq.metrics import exposition, health, process
 from sealmq.metrics.health import Watch
 from sealmq.run import proc
 from sealmq.site.layout import Layout
@@ -113,14 +114,29 @@ def test_a_full_disk_and_a_wrong_clock_are_said(
     monkeypatch.undo()
     monkeypatch.setattr(health, "look", lambda *_: None)
 
-    # Set while it runs, and wrong from the start: a board without a clock.
+    # Set while it runs: said for some time.
     clock.by = 3600
-    assert "the clock was set by +3600 s" in watch.look().problems[0]
+    for _ in range(2):
+        [said] = watch.look().problems
+        assert said == "the clock was set by +3600 s while the site ran: clients connected anew"
+    monkeypatch.setattr(health, "SAID_S", -1.0)
+    assert watch.look().problems == ()
+    monkeypatch.setattr(health, "SAID_S", 600.0)
+
+    # Wrong from the start, and then right: a board without a clock.
     clock.by = -86400
     watch = Watch(layout, (os.getpid(), proc.start_of(os.getpid())), clock)
     [said] = watch.look().problems
     assert said.startswith("the clock is wrong: it is 86")
     assert "before sealmq.toml was written" in said
+    clock.by = 0
+    assert watch.look().problems == ()
+    # Set to what is wrong: both are said.
+    clock.by = -86400
+    assert [text.split(":")[0] for text in watch.look().problems] == [
+        "the clock is wrong",
+        "the clock was set by -86400 s while the site ran",
+    ]
 
 
 def test_a_folder_that_cannot_be_read_is_said(
@@ -176,6 +192,12 @@ def test_those_that_say_nothing_neither_keep_others_out_nor_the_process_alive(
     server.server_close()
 
 
+def age_s() -> float:
+    """Of this process, by ps(1), who is not us."""
+    command = ["ps", "-o", "etimes=", "-p", str(os.getpid())]
+    return float(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
 def test_what_a_process_says_of_itself_is_believed_while_it_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +209,7 @@ def test_what_a_process_says_of_itself_is_believed_while_it_lives(
     watch = Watch(layout, (os.getpid(), proc.start_of(os.getpid())), time.time)
     told: dict[str, Any] = {
         "pid": os.getpid(),
-        "at_ms": time.time_ns() // 1_000_000,
+        "alive_ms": time.monotonic_ns() // 1_000_000,
         "events": [["connect", "", 3]],
         "clients": 1,
         "connections": 2,
@@ -197,13 +219,18 @@ def test_what_a_process_says_of_itself_is_believed_while_it_lives(
     bad: list[tuple[dict[str, Any], str]] = [
         ({}, ""),
         ({"error": "No space left on device"}, "mediator cannot write its audit log: No space"),
-        ({"at_ms": told["at_ms"] - 20_000}, "mediator 0 has said nothing for 8 s"),
+        ({"alive_ms": told["alive_ms"] - 20_000}, "mediator 0 has said nothing for 8 s"),
         ({"gauges": {"log_ahead_seconds": 7200}}, "it is 7200 s before the newest audit record"),
     ]
     for change, said in bad:
         file.write_text(json.dumps(told | change))
         found = watch.look()
         assert len(found.told) == 1
+        # The usual name, by which a restart is told from a loss.
+        line = rb'^process_start_time_seconds\{.*role="mediator".*\} (.*)$'
+        [began] = re.findall(line, exposition.text(found), re.M)
+        ours = time.time() - age_s()
+        assert abs(float(began) - ours) < 60
         assert [said in text for text in found.problems] == ([True] if said else [])
     for text in ("", "[]", "{}", json.dumps(told | {"events": [["a"]]}), "[" * 100_000):
         file.write_text(text)

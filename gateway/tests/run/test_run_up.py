@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -41,6 +42,15 @@ def test_it_comes_up_tells_so_and_stops_without_a_trace(site: Site) -> None:
     assert status["code"] == 1
     assert [row["ready"] for row in status["processes"]] == [False] * 3
     assert "Traceback" not in up.err.read_text()
+
+
+def test_in_the_foreground_json_is_one_object_once_it_serves(site: Site) -> None:
+    up = site.up("--json")
+    until(lambda: up.out.read_text().endswith("\n"), "an answer")
+    told = json.loads(up.out.read_text())
+    assert {row["role"]: row["ready"] for row in told["processes"]} == dict.fromkeys(ROLES, True)
+    assert up.end() == 0
+    assert len(up.out.read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

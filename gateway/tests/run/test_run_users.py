@@ -65,7 +65,7 @@ def test_each_process_runs_as_its_own_user_and_reaches_nothing_of_the_others(
     assert done.returncode == 0, f"needs a mount namespace of its own: {done.stderr}"
     told = json.loads(done.stdout)
     # Where this machine has them already, nothing is left to be made.
-    assert told["made"][-1] in ("made user sealmq-metrics", "all users are there already")
+    assert told["made"][-1] in ("made user sealmq-mdns", "all users are there already")
     assert told["again"] == ["all users are there already"]
     for status in (told["status"], told["restarted"]):
         assert status["code"] == 0, told["log"]

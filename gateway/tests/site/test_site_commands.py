@@ -423,6 +423,31 @@ def test_cut_off_anywhere_the_second_run_repairs(
     assert json.loads((tmp_path / "f").read_text())["client"] == 9
 
 
+def test_what_comes_next_is_said_and_can_be_done_as_it_stands(
+    site: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For a person; a script reads nothing of it (--json, elsewhere)."""
+    root, out = str(site.layout.root), tmp_path / "its files"
+    out.mkdir()
+    rows = tmp_path / "rows.csv"
+    rows.write_text("label,name\nm1-temp,hall-1\n")
+    one, panel = out / "h.json", out / "p.json"
+    code = out / "p.svg"
+    for words, says in (
+        (["h", "--label", "m1-temp", "-o", str(one)],
+         f"sealmq board build --enrolment '{one}' --wifi ask -o h.board"),
+        (["p", "--label", "m1-temp", "--kind", "app", "-o", str(panel)],
+         f"sealmq sub --enrolment '{panel}' -t '#' -v"),
+        (["--from", str(rows), "-o", str(out)],
+         f"sealmq board flash --csv {rows} --enrolments '{out}' --firmware FILE --port PORT"),
+        (["q", "--label", "m1-temp", "--qr", "-o", str(code)],
+         f"show {code} to the app's camera, and delete it"),
+    ):  # fmt: skip
+        capsys.readouterr()
+        assert main(["client", "add", root, *words]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == f"next: {says}"
+
+
 def test_several_clients_are_added_in_one_change(
     site: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

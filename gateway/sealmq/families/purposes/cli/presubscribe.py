@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from sealmq.cli.errors import OK
@@ -44,6 +45,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--purpose", metavar="PURPOSE", help="what the data is for")
     parser.add_argument("--remove", action="store_true", help="take the presubscription away")
     add_timeout(parser)
+    parser.add_argument("--json", action="store_true", help="say what was done as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,5 +89,9 @@ async def _presubscribe(args: argparse.Namespace) -> int:
         for filt in args.topic:
             await Purposes(client).presubscribe(who, filt, None if args.remove else args.purpose)
             said = "no purpose any more" if args.remove else f"for {args.purpose}"
-            print(plain(f"{who} on {filt}: {said}"))
+            if args.json:  # a line each: one may be refused after others
+                told = {"client": who, "filter": filt, "purpose": args.purpose}
+                print(json.dumps(told), flush=True)
+            else:
+                print(plain(f"{who} on {filt}: {said}"))
     return OK

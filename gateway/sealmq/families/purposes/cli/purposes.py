@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 from typing import Any
 
 from sealmq.cli.errors import OK
@@ -67,6 +68,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         help="whether what nobody has reserved is for nobody",
     )
     add_timeout(setting)
+    setting.add_argument("--json", action="store_true", help="say what was done as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -93,6 +95,9 @@ async def _set(args: argparse.Namespace) -> int:
         for name, value in (("mode", args.mode), ("strict", args.strict)):
             if value is not None:
                 await Purposes(client).set(name, "" if value == CONFIGURED else value)
+                if args.json:  # a line each: one may be refused after the other
+                    print(json.dumps({"setting": name, "value": value}), flush=True)
+                    continue
                 print(f"{name}: {'as sealmq.toml has it' if value == CONFIGURED else value}")
     return OK
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from sealmq.cli.errors import OK
@@ -60,6 +61,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         "--remove", action="store_true", help="take away what clients have reserved there"
     )
     add_timeout(parser)
+    parser.add_argument("--json", action="store_true", help="say what was done as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -107,10 +109,15 @@ async def _reserve(args: argparse.Namespace) -> int:
         for filt in args.topic:
             if args.remove:
                 await purposes.release(filt)
-                print(f"{plain(filt)}: no reservation of clients any more")
+                said = "no reservation of clients any more"
             else:
                 await purposes.reserve(filt, args.aip, args.pip)
-                print(plain(f"{filt}: {in_words(args.aip, args.pip)}"))
+                said = in_words(args.aip, args.pip)
+            if args.json:  # a line each: one may be refused after others
+                told = None if args.remove else {"aip": args.aip, "pip": args.pip}
+                print(json.dumps({"filter": filt, "reserved": told}), flush=True)
+            else:
+                print(plain(f"{filt}: {said}"))
     return OK
 
 

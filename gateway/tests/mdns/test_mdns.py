@@ -1,0 +1,126 @@
+"""A site's announcement: what it says, how it is found, and that lies are only read."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+
+import pytest
+from zeroconf import ServiceInfo
+
+from sealmq.cli import main as cli
+from sealmq.mdns import SERVICE, find, process
+from sealmq.run import users
+from sealmq.run.errors import BadHandOver
+from sealmq.site.config import loads
+from sealmq.site.errors import ConfigError
+
+HERE = "127.0.0.1"
+PLAIN = """\
+[site]
+name = "shed"
+id = "0a0b0c0d"
+[mediator]
+listen = "127.0.0.1:1883"
+[policy]
+order = ["labels"]
+[labels.s]
+"""
+
+
+def told(**other: object) -> process.Told:
+    """A site that nobody else announces at the same time."""
+    site = secrets.token_hex(4)
+    given = {"name": f"shed.{site}", "site": site, "host": HERE, "port": 1883, "listen": HERE}
+    return process.Told.of(given | other)
+
+
+def test_what_is_announced_is_found_and_gone_when_it_ends(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one, stop = told(port=1999), threading.Event()
+    running = threading.Thread(target=process.announce, args=(one, stop))
+    running.start()
+    words = ["find", "--interface", HERE, "--site", one.site.upper(), "--seconds", "1.5"]
+    try:
+        assert cli.main([*words, "--json"]) == 0
+        row = {"site": one.site, "name": f"shed-{one.site}", "host": HERE, "port": 1999}
+        assert json.loads(capsys.readouterr().out) == {"found": [row]}
+    finally:
+        stop.set()
+        running.join()
+    assert cli.main([*words[:-1], "0.3"]) == 1
+    assert f"site {one.site} is not announced here" in capsys.readouterr().err
+
+
+def test_a_name_in_place_of_an_address_is_announced_as_it_is() -> None:
+    info = told(host="gw.example").service()
+    assert (info.server, info.addresses) == ("gw.example.", [])
+    [found] = find._of(info)
+    assert (found.host, found.port) == ("gw.example", 1883)
+
+
+@pytest.mark.parametrize(
+    ("site", "port", "server"),
+    [
+        ("0a0b0c0", 1883, "h.local."),
+        ("0a0b0c0d\n", 1883, "h.local."),
+        ("", 1883, "h.local."),
+        ("0a0b0c0d", 0, "h.local."),
+        ("0a0b0c0d", 1883, "h;reboot.local."),
+        ("0a0b0c0d", 1883, "h\x1b[31m.local."),
+    ],
+)
+def test_what_makes_no_sense_is_left_out(site: str, port: int, server: str) -> None:
+    info = ServiceInfo(SERVICE, f"x.{SERVICE}", port=port, properties={"site": site}, server=server)
+    assert find._of(info) == []
+
+
+def test_what_a_liar_calls_itself_cannot_steer_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lie = find.Found("0a0b0c0d", "10.0.0.9", 1883, "shed\x1b[2J\n")
+    monkeypatch.setattr(find, "find", lambda *_: [lie])
+    assert cli.main(["find"]) == 0
+    assert capsys.readouterr().out == "shed\\x1b[2J\\n  site 0a0b0c0d  10.0.0.9:1883\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--site", "shed"], 2, "is no site's id"),
+        (["--seconds", "0"], 2, "above 0"),
+        (["--enrolment", "none.json"], 1, "none.json"),
+    ],
+)
+def test_wrong_usage(
+    words: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["find", *words]) == code
+    assert says in capsys.readouterr().err
+
+
+def test_without_the_extra_it_says_which(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert cli.main(["find"]) == 1
+    assert "the extra mdns" in capsys.readouterr().err
+
+
+def test_it_is_off_unless_the_site_says_so() -> None:
+    assert loads(PLAIN).announce is False
+    assert loads(PLAIN + "[mdns]\nannounce = true\n").announce is True
+    for wrong in ("announce = 1", "announces = true"):
+        with pytest.raises(ConfigError):
+            loads(PLAIN + f"[mdns]\n{wrong}\n")
+
+
+def test_what_is_handed_over_has_to_be_whole() -> None:
+    with pytest.raises(BadHandOver):
+        process.Told.of({"name": "shed"})
+
+
+def test_its_user_is_in_no_group_that_reads_the_site() -> None:
+    assert users.MDNS not in users.IN_GROUP
