@@ -46,7 +46,8 @@ dist:  ## what a release has, in build/dist: wheel, sources, bill of materials, 
 	@packaging/dist.sh
 
 # EXTRAS, as above: flash,factory unless said.
-deb: dist  ## a Debian package for this machine's Debian, in build/deb (python3-venv is needed)
+deb:  ## a Debian package for this machine's Debian, in build/deb (python3-venv is needed)
+	@packaging/dist.sh wheel
 	@packaging/deb.sh
 
 setup:  ## Debian packages, the virtualenv, MicroPython for this host

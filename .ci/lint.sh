@@ -18,6 +18,7 @@ say 'mypy: the packages and tools (some seconds)'
 # Each folder of tests is checked by a run of its own: they share file names.
 "$bin/mypy" --no-error-summary --exclude '/tests/' shared_spec firmware gateway flash_scripts \
     spark evidence conftest.py .ci/imports.py
+MYPYPATH=packaging "$bin/mypy" --no-error-summary packaging/bill.py
 for tests in shared_spec firmware gateway flash_scripts hil_tests spark; do
     [ -n "$(find "$tests/tests" -name '*.py' -print -quit 2>/dev/null)" ] || continue
     say "mypy: $tests/tests"

@@ -42,7 +42,7 @@ grep -rIlF --null "$root$target" "$root$target" | xargs -0 -r sed -i "s#$root$ta
 # same whenever it is made.
 find "$root$target" -name __pycache__ -prune -exec rm -rf {} +
 "$python" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$root" \
-    "$root$target/lib"/python3*/site-packages || true
+    "$root$target/lib"/python3*/site-packages
 find "$root$target" -name RECORD -path '*.dist-info/*' -exec sed -i '/__pycache__/d' {} +
 
 install -D -m 0644 -t "$root/usr/lib/systemd/system" gateway/systemd/*.service

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What a release has, in build/dist: the wheel and the source archive, the bill of materials of what a
-# gateway installs (CycloneDX), and the checksums of all of them. The same commit makes the same bytes.
+# gateway and its extras install (CycloneDX), and the checksums of all of them. The same commit makes
+# the same bytes, in each folder. `dist.sh wheel`: wheel and source archive alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON3:-python3}
@@ -8,6 +9,8 @@ out=build/dist
 # Of the tool alone, in a virtualenv of its own: what it needs is no affair of a gateway's.
 sbom='cyclonedx-bom==7.5.0'
 build='build==1.6.1'
+# Of an operator (pyproject.toml); bill.py marks what each brings.
+extras=flash,spark,factory
 
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
@@ -28,17 +31,20 @@ git archive HEAD | tar -x -C "$work" --one-top-level=tree
     exit 1
 }
 
-# The bill names what the tests ran with, of the gateway without extras: the Debian package, and
-# `make install EXTRAS=...`, have what flashes boards or makes reports besides, pinned by the same file.
+[ "${1-}" != wheel ] || exit 0
+
+# The bill names what the tests ran with: a gateway, and what each extra brings besides.
 "$python" -m venv "$work/gateway"
-"$work/gateway/bin/pip" install --quiet --disable-pip-version-check \
-    --constraint .ci/constraints.txt "$out"/sealmq-*.whl
+"$work/gateway/bin/pip" install --quiet --disable-pip-version-check --no-compile \
+    --constraint .ci/constraints.txt "$(ls "$out"/sealmq-*.whl)[$extras]"
 "$work/gateway/bin/pip" uninstall --quiet --yes pip setuptools 2>/dev/null
+bill=$out/sealmq-$(basename "$out"/sealmq-*.whl | cut -d- -f2).cdx.json
 "$work/tools/bin/cyclonedx-py" environment --output-reproducible --output-format JSON \
-    --output-file "$out/sealmq-$(basename "$out"/sealmq-*.whl | cut -d- -f2).cdx.json" \
-    "$work/gateway" 2>"$work/bill.log" || {
+    --output-file "$bill" "$work/gateway" 2>"$work/bill.log" || {
     cat "$work/bill.log" >&2
     exit 1
 }
+"$work/tools/bin/python" packaging/bill.py "$(echo "$work"/gateway/lib/python3*/site-packages)" \
+    "$bill" "$(basename "$out"/sealmq-*.whl)"
 (cd "$out" && sha256sum -- sealmq-* >SHA256SUMS)
 cat "$out/SHA256SUMS"

@@ -32,9 +32,9 @@ ELSEWHERE = {
     + "test_install.py::test_an_installed_gateway_works_and_says_what_is_missing",
     # What only a Raspberry Pi can do is done by nobody here: the card, its clock.
     "gateway/INSTALL.md: The machine": HERE
-    + "test_package.py::test_from_the_package_to_doctor_in_five_commands",
+    + "test_package.py::test_from_the_package_to_doctor_upgraded_cut_off_and_removed",
     "gateway/INSTALL.md: From the Debian package": HERE
-    + "test_package.py::test_from_the_package_to_doctor_in_five_commands",
+    + "test_package.py::test_from_the_package_to_doctor_upgraded_cut_off_and_removed",
     "gateway/INSTALL.md: With pipx, or from a checkout": HERE
     + "test_install.py::test_an_installed_gateway_works_and_says_what_is_missing",
     "firmware/README.md: What ships": HERE + "test_samples.py::by_hand",
