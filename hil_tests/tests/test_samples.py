@@ -223,7 +223,9 @@ def board(made: VirtualBoard, module: str, *words: object) -> None:
 
 # What a sample does once it is there is the same for both: in `make test` one is brought by hand.
 WAYS = [
-    pytest.param(key, way, marks=[pytest.mark.full] if way is by_hand and number else [])
+    pytest.param(
+        key, way, marks=[pytest.mark.full] if way is by_hand and number or number > 1 else []
+    )
     for number, key in enumerate(BOARD)
     for way in (provisioned, by_hand)
 ]
