@@ -63,7 +63,7 @@ lint: setup  ## ruff, mypy, the one-way imports
 ready: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint firmware build/tests-compiled
 
-test: ready  ## lint and one test of each kind, some ten minutes on two cores
+test: ready  ## lint and one test of each kind
 	@$(PYTEST) -m 'not full' $(PYTEST_ARGS) $(TESTS)
 
 test-full: FUZZ_INPUTS = 1000000
