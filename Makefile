@@ -14,8 +14,9 @@ TESTS := spark/tests flash_scripts/tests hil_tests/tests gateway/tests firmware/
     shared_spec/tests evidence/tests
 # More options for pytest, say: make test PYTEST_ARGS='-k codec'
 PYTEST_ARGS ?=
-# Tests wait for processes and boards as much as they compute: four workers more than there are cores.
-JOBS ?= $(shell expr $$(nproc) + 4)
+# Tests wait for processes and boards far more than they compute: eight workers more than there are
+# cores. Each takes 300 MB, and what its tests start.
+JOBS ?= $(shell expr $$(nproc) + 8)
 # Of `make evidence`: device, rig...; none measures nothing; empty: all.
 PARTS ?=
 # How many inputs fuzzing tries on each target.
@@ -63,11 +64,11 @@ lint: setup  ## ruff, mypy, the one-way imports
 ready: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint firmware build/tests-compiled
 
-test: ready  ## lint and all tests but the long ones, within ten minutes
+test: ready  ## lint and one test of each kind
 	@$(PYTEST) -m 'not full' $(PYTEST_ARGS) $(TESTS)
 
 test-full: FUZZ_INPUTS = 1000000
-test-full: ready  ## everything
+test-full: ready  ## everything, repeats and all combinations included (hours)
 	@$(PYTEST) $(PYTEST_ARGS) $(TESTS)
 	@$(MAKE) --no-print-directory test-built
 	@$(PYTHON) hil_tests/red.py

@@ -27,7 +27,7 @@ if 64 in VIPER:
             ("publish", 0, 64, 17_000),
             pytest.param("publish", 1, 64, 25_000, marks=pytest.mark.full),
             pytest.param("publish", 0, 256, 28_000, marks=pytest.mark.full),
-            ("publish", 0, 1024, 81_000),
+            pytest.param("publish", 0, 1024, 81_000, marks=pytest.mark.full),
             pytest.param("publish", 0, 4096, 255_000, marks=pytest.mark.full),
             ("publish", 0, 16384, 965_000),
             ("seals", 0, 64, 13_700),

@@ -80,10 +80,16 @@ def put(board: Living, folder: Path, name: str, text: str) -> None:
             "no reading TypeError measure() returned object",
             marks=pytest.mark.full,
         ),
-        ("def measure():\n    return b'x' * 5000\n", "no reading TooLarge"),
+        pytest.param(
+            "def measure():\n    return b'x' * 5000\n",
+            "no reading TooLarge",
+            marks=pytest.mark.full,
+        ),
         ("def measure(:\n", "no reading SyntaxError"),
         pytest.param("x = 1\n", "no reading ImportError", marks=pytest.mark.full),
-        ("import nothing_of_that_name\n", "no reading ImportError"),
+        pytest.param(
+            "import nothing_of_that_name\n", "no reading ImportError", marks=pytest.mark.full
+        ),
         pytest.param("1 / 0\n", "no reading ZeroDivisionError", marks=pytest.mark.full),
         ("import sys\nsys.exit()\n", "no reading SystemExit"),
         pytest.param(

@@ -257,6 +257,7 @@ def test_a_privacy_filter_republishes_as_the_owner_without_the_room(
         tom.end()
 
 
+@pytest.mark.full
 def test_a_privacy_filter_counts_people_as_its_own_and_says_nothing_of_few(
     campus: Site, tmp_path: Path
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_connect_that_was_recorded_after_the_backup_is_refused(site: Site) -> 
     assert RawClient(site.port, enrolment).connect() == b"\0\0"
 
 
+@pytest.mark.full
 def test_a_session_that_the_broker_kept_since_the_backup_is_not_the_clients_any_more(
     site: Site,
 ) -> None:

@@ -171,6 +171,7 @@ def typed(keys: list[str], folder: Path, **replaced: str) -> str:
     return done.stdout
 
 
+@pytest.mark.full
 def test_a_board_s_commands(closed_site: Site, tmp_path: Path) -> None:
     closed_site.enrol("m1-temp-sensor", "m1-temp").rename(tmp_path / "m1-temp-sensor.sealmq.json")
     wifi = tmp_path / "wifi.json"

@@ -73,6 +73,7 @@ def test_a_detached_site_serves_when_the_command_comes_back_and_is_gone_after_do
     assert (done.returncode, done.stdout) == (0, f"{site.path} was not up\n")
 
 
+@pytest.mark.full
 def test_a_detached_site_serves_also_when_nobody_reads_what_the_command_says(site: Site) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -122,6 +123,7 @@ def test_a_second_detach_is_refused_and_wait_is_content(site: Site) -> None:
     assert [row["ready"] for row in json.loads(done.stdout)["processes"]] == [True] * 3
 
 
+@pytest.mark.full
 def test_of_two_that_wait_at_once_one_starts_it_and_both_come_back(site: Site) -> None:
     command = [str(SEALMQ), "up", str(site.path), "--wait"]
     both = [

@@ -144,6 +144,7 @@ def test_run_prints_its_ports_and_stops_when_told(tmp_path: Path) -> None:
         assert run.wait(60) == 0
 
 
+@pytest.mark.full
 def test_the_readme_s_first_lines(tmp_path: Path) -> None:
     """Line by line in one shell, as it stands there; but on any free port."""
     text = (Path(sealmq_vboard.__file__).parent / "README.md").read_text(encoding="utf-8")

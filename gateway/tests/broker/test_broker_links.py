@@ -41,7 +41,7 @@ def private_mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targ
             process.terminate()
 
 
-@pytest.fixture(params=["mosquitto", "embedded"])
+@pytest.fixture(params=["mosquitto", pytest.param("embedded", marks=pytest.mark.full)])
 def target(
     request: pytest.FixtureRequest, broker: BrokerProcess, private_mosquitto: Target
 ) -> Target:

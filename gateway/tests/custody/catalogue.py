@@ -52,7 +52,7 @@ WORLDS: Mapping[str, Bounds] = {
     "publisher": Bounds((2,), _ALL, {"publisher": 1}, away=True),
     # A topic without a label; the store dies.
     "label": Bounds((1,), _ALL, {"publisher": 1, "worker": 1}, new=True, away=True),
-    "publish-link": Bounds((1, 2), _ALL, {"publish": 1, "messages": 1}, away=True),
+    "publish-link": Bounds((2,), _ALL, {"publish": 1, "messages": 1}, away=True),
     "control-link": Bounds((1,), _ALL, {"control": 1}, away=True),
     "worker": Bounds((2,), _ALL, {"worker": 1}, away=True),
     "broker": Bounds((1,), _ALL, {"broker": 1}, away=True, begun=_ONE),
@@ -73,6 +73,7 @@ WORLDS: Mapping[str, Bounds] = {
 
 LARGE: Mapping[str, Bounds] = {
     "broker-any": Bounds((1,), _ALL, {"broker": 1}, away=True),
+    "publish-link-2": Bounds((1, 2), _ALL, {"publish": 1, "messages": 1}, away=True),
     "company-2": Bounds((1, 2), _ALL, {"publisher": 1}, away=True, company=True),
     "publisher-2": Bounds((1, 2), _ALL, {"publisher": 2}, falls=2, away=True),
     # The broker saves, and falls with the newest file or the one before.

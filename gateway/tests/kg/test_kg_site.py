@@ -173,7 +173,8 @@ def put_out(enrolment: Path) -> bool:
     return True
 
 
-def test_lost_and_restored_twice(plant: Plant, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_lost_and_restored(times: int, plant: Plant, capsys: pytest.CaptureFixture[str]) -> None:
     folder, saved = plant.folder, str(plant.folder / "backup")
     up = plant.up()
     sensor = plant.enrol("m1-temp-sensor", "m1-temp", "sensor.json")
@@ -202,7 +203,7 @@ def test_lost_and_restored_twice(plant: Plant, capsys: pytest.CaptureFixture[str
     assert up.end() == 0
 
     db = plant.site.root / "state" / "kg" / "kg.db"
-    for round_ in range(2):
+    for round_ in range(times):
         if round_:  # the second time the store is past reading
             db.write_bytes(b"\0" * 8192)
         capsys.readouterr()
@@ -226,7 +227,7 @@ def test_lost_and_restored_twice(plant: Plant, capsys: pytest.CaptureFixture[str
         assert up.end() == 0
 
     logged = plant.insts_of_the_log()
-    assert len(set(logged)) == len(logged) == 6
+    assert len(set(logged)) == len(logged) == 2 + 2 * times
     events = "".join(p.read_text() for p in (plant.site.root / "audit" / "kg").iterdir())
-    assert events.count('"keys-restored"') == 2
+    assert events.count('"keys-restored"') == times
     assert sqlite3.connect(db).execute("PRAGMA integrity_check").fetchone() == ("ok",)
