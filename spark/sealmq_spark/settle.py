@@ -258,7 +258,9 @@ class _Settling:
             (staged / f"day={day}").mkdir()
         self._replaced |= {f"{name}/day={day}" for day in anew}
         days = {**self._record.days.get(name, {})}
-        days |= dict.fromkeys(written, self._state.now.number + 1)
+        number = self._state.now.number + 1
+        for day in written:
+            days[day] = (number, number if day in anew else days.get(day, (0, 0))[1])
         self._record.days[name] = {day: of for day, of in days.items() if day not in anew - written}
 
     def _documents(self) -> None:
