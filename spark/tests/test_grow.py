@@ -157,6 +157,7 @@ def test_nights_say_what_one_report_says(spark: SparkSession, tmp_path: Path) ->
         [*segments[8:], *(made / "audit").glob("restored*"), *runs[:1], tmp_path / "small"],
     ]
     some = Days(date(2026, 1, 2), date(2026, 1, 3))
+    grown: tuple[dict[str, Any], Everything] = ({}, {})
     for number, night in enumerate(nights):
         for path in night:
             target = logs / f"night{number}" / path.name
