@@ -105,7 +105,7 @@ def test_rows_of_some_lines_and_of_others_add_up_to_those_of_all(spark: SparkSes
     lines = [
         record("start", name="old"),
         record("start", NOON + timedelta(minutes=5), name="new"),
-        record("log-fault"),
+        record("log-lost", count=70),
         record("topic-labelled", topic="t", label="low", client="a", rule="r"),
         record("stop", NOON + timedelta(hours=2)),
     ]
