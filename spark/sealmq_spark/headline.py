@@ -43,42 +43,54 @@ OF_LOG: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def kept(*logs: DataFrame) -> DataFrame:
-    """The logs of DAILY -> log, of (timestamp: a day, UTC), rows, began, ended (ms)."""
-    found = []
-    for name, frame in zip(DAILY, logs, strict=True):
-        at = F.col("at_ms") if name != "audit" else F.coalesce("minute_ms", "at_ms")
-        by = (F.lit(name).alias("log"), F.date_trunc("day", instant(at)).alias("of"))
-        sums = (F.count("*").alias("rows"), F.min(at).alias("began"), F.max(at).alias("ended"))
-        found.append(frame.groupBy(*by).agg(*sums))
-    return reduce(DataFrame.unionByName, found)
-
-
-def of_logs(kept: DataFrame, before_ms: int) -> dict[str, int | None]:
-    """Rows of each log of DAILY ("kept audit"), its first and last instant in ms ("began audit",
-    "ended audit") of those of days that begin from CLOCK_SET_MS to before_ms."""
-    inside = F.unix_millis("of").between(CLOCK_SET_MS, before_ms)
-    of_each = kept.groupBy("log").agg(
-        F.sum("rows").alias("kept"),
-        F.min(F.when(inside, F.col("began"))).alias("began"),
-        F.max(F.when(inside, F.col("ended"))).alias("ended"),
+def kept(name: str, log: DataFrame) -> DataFrame:
+    """One of DAILY -> of (timestamp: a day, UTC), rows, began, ended (ms)."""
+    at = F.col("at_ms") if name != "audit" else F.coalesce("minute_ms", "at_ms")
+    day = F.date_trunc("day", instant(at)).alias("of")
+    return kept_in_all(
+        log.select(day, F.lit(1).cast("bigint").alias("rows"), at.alias("began"), at.alias("ended"))
     )
-    found: dict[str, int | None] = {}
-    for name in DAILY:
-        found |= {f"kept {name}": 0, f"began {name}": None, f"ended {name}": None}
-    for row in of_each.collect():
-        found |= {f"{word} {row['log']}": row[word] for word in ("kept", "began", "ended")}
-    return found
+
+
+def kept_in_all(rows: DataFrame) -> DataFrame:
+    """`kept` of some lines and of others -> of all of them."""
+    sums = (
+        F.sum("rows").alias("rows"),
+        F.min("began").alias("began"),
+        F.max("ended").alias("ended"),
+    )
+    return rows.groupBy("of").agg(*sums)
+
+
+def of_logs(kept: Mapping[str, DataFrame], before_ms: int) -> dict[str, int | None]:
+    """kept: of each log of DAILY. Its rows ("kept audit"), its first and last instant in ms ("began
+    audit", "ended audit") of those of days that begin from CLOCK_SET_MS to before_ms."""
+    inside = F.unix_millis("of").between(CLOCK_SET_MS, before_ms)
+    figures = {
+        "kept": F.coalesce(F.sum("rows"), F.lit(0)),
+        "began": F.min(F.when(inside, F.col("began"))),
+        "ended": F.max(F.when(inside, F.col("ended"))),
+    }
+    each = (
+        _figures(kept[name], {f"{word} {name}": figure for word, figure in figures.items()})
+        for name in DAILY
+    )
+    return _collected(list(each))
 
 
 def said(audit: DataFrame) -> DataFrame:
     """audit -> site, of (timestamp: a day, UTC), name, at_ms: which name its processes said last
-    on that day; null where none was said."""
+    on that day, and when; null where none was said."""
     named = F.when(F.col("event") == "start", F.col("name"))
     at = F.when(named.isNotNull(), F.col("at_ms"))
     day = F.date_trunc("day", hour()).alias("of")
-    newest = (F.max_by(named, at).alias("name"), F.max(at).alias("at_ms"))
-    return audit.groupBy("site", day).agg(*newest)
+    return said_in_all(audit.select("site", day, named.alias("name"), at.alias("at_ms")))
+
+
+def said_in_all(rows: DataFrame) -> DataFrame:
+    """`said` of some lines and of others -> of all of them."""
+    newest = (F.max_by("name", "at_ms").alias("name"), F.max("at_ms").alias("at_ms"))
+    return rows.groupBy("site", "of").agg(*newest)
 
 
 def site_names(said: DataFrame) -> dict[str, str]:

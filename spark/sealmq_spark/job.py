@@ -95,9 +95,8 @@ def _measured(
         logs = Logs(frames, of_days, {"bench": bench})
         of = Tables(spark, out, folder, logs, days)
         of.make(steps.at)
-        found: dict[str, Any] = of_logs(of.made["kept"], _now_ms() + _DAY_MS) | {
-            "kept bench": record.rows
-        }
+        kept = {name: of.made[f"kept_{name}"] for name in DAILY}
+        found: dict[str, Any] = of_logs(kept, _now_ms() + _DAY_MS) | {"kept bench": record.rows}
         told = {name: of.made[name] for name in tables.TABLES}
         found |= of_tables(told, of.none & told.keys())
         for name in ("by_rule", "by_client"):  # of which the page's lists of decisions are made

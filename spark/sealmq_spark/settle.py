@@ -169,7 +169,7 @@ class _Settling:
         contents = pairs.count()
         if self._record.contents:
             mine = pairs.select("key").distinct()
-            mine = F.broadcast(mine) if good <= _BROADCAST else mine
+            mine = _small(mine, good)
             before = self._stood(_KEYS).join(mine, "key", "left_semi").select("key", "digest")
             old = self._written(before.distinct(), "known")
             contents -= pairs.join(old, ["key", "digest"], "left_semi").count()
@@ -188,16 +188,17 @@ class _Settling:
             "suspects",
         )
         differ = suspects.where("differ").select("key")
-        if differ.isEmpty():
+        ids = differ.count()
+        if not ids:
             return suspects, None
-        return suspects, self._twice(differ, said.join(differ, "key", "left_semi"))
+        digests = said.join(differ, "key", "left_semi").select("digest").distinct()
+        return suspects, self._twice(differ, _small(digests, 2 * ids))
 
-    def _twice(self, differ: DataFrame, contents: DataFrame) -> DataFrame:
+    def _twice(self, differ: DataFrame, digests: DataFrame) -> DataFrame:
         """Of all lines there are; read are files in which some of them stand. What is known of
         other ids stays as it is."""
         everything = self._read(self._place.lines, LINES)
         name = F.col("_metadata.file_name").alias("name")
-        digests = F.broadcast(contents.select("digest").distinct())
         where = everything.select("kind", "digest", name).join(digests, "digest", "left_semi")
         named = where.where(F.col("kind").isin(*MARKS)).select("kind", "name").distinct().collect()
         lines = self._lines(sorted(f"kind={row['kind']}/{row['name']}" for row in named))
@@ -258,7 +259,9 @@ class _Settling:
             (staged / f"day={day}").mkdir()
         self._replaced |= {f"{name}/day={day}" for day in anew}
         days = {**self._record.days.get(name, {})}
-        days |= dict.fromkeys(written, self._state.now.number + 1)
+        number = self._state.now.number + 1
+        for day in written:
+            days[day] = (number, number if day in anew else days.get(day, (0, 0))[1])
         self._record.days[name] = {day: of for day, of in days.items() if day not in anew - written}
 
     def _documents(self) -> None:
@@ -383,6 +386,11 @@ class _Settling:
             none = self._spark.range(0).select(F.from_json(F.lit("{}"), schema).alias("none"))
             return none.select("none.*")
         return self._spark.read.schema(schema).parquet(str(folder))
+
+
+def _small(frame: DataFrame, rows: int) -> DataFrame:
+    """With so many rows, about: where they are few, what they are joined with is not moved."""
+    return F.broadcast(frame) if rows <= _BROADCAST else frame
 
 
 def _good(lines: DataFrame) -> DataFrame:

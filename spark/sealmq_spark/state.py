@@ -21,8 +21,9 @@ FOLDER = "state"
 _RECORD = "settled.json"
 _STAGED = ".staged-"
 
-Days = dict[str, int]
-"""Day (2026-11-30) -> the number of the change that was its last."""
+Days = dict[str, tuple[int, int]]
+"""Day (2026-11-30) -> the numbers of the change that was its last, and of the last one that did not
+only add lines (0: none)."""
 
 
 @dataclass
@@ -96,7 +97,13 @@ class State:
         for file in _files(staged):
             target = self._out / file.relative_to(staged)
             target.parent.mkdir(parents=True, exist_ok=True)
-            file.rename(target)
+            file.rename(target.with_name(f"{self.now.number}-{target.name}"))
+
+
+def added(file: Path) -> int:
+    """The number of the change that has added this file; 0: its folder came whole."""
+    number = file.name.partition("-")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,10 +1,11 @@
 """Which tables a report has: what makes each, from what, and how it grows.
 
 A table with a `time` is made day by day: the rows of a day come of that day's lines alone. Where
-some of its lines are new, the day is made anew; the other days stay as they are (OUT/days). What
-needs more than one day is made of such tables, which are small, or of the whole log; it is taken
-over from the last report where nothing that it is made of has changed. So a report costs what is
-new, and a few columns of what there was.
+some of its lines are new, they are added to its rows if these can be added, and otherwise the day
+is made anew; the other days stay as they are (OUT/days). What needs more than one day is made of
+such tables, which are small, or of the whole log; it is taken over from the last report where
+nothing that it is made of has changed. So a report costs what is new, and a few columns of what
+there was.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +25,15 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from . import outputs
+from . import outputs, state
 from .contracts import fingerprint
-from .headline import kept, said
+from .headline import DAILY, kept, kept_in_all, said, said_in_all
 from .measures.behaviours import behaviours
-from .measures.changed import changed, hours, known
+from .measures.changed import changed, hours, known, known_in_all
 from .measures.cost import cost
 from .measures.cuts import coverage, cuts
-from .measures.decisions import by_client, by_rule, decisions
-from .measures.disclosures import daily, disclosures
+from .measures.decisions import by_client, by_rule, decided_in_all, decisions
+from .measures.disclosures import daily, daily_in_all, disclosures
 from .measures.figures import figures
 from .measures.flaky import flaky
 from .measures.gaps import gaps
@@ -42,11 +44,13 @@ from .measures.refusals import refusals
 from .measures.regressions import regressions
 from .measures.simulations import simulations
 from .measures.stages import stages
-from .measures.unenforced import unenforced
+from .measures.unenforced import unenforced, unenforced_in_all
 
 DAY = "day"
 DAYS = "days"
-_RECORD = "days.json"
+_CODE = "code"
+_MARK = "_of"
+"""In the folder of a table's day: which lines it is made of. Spark leaves it alone."""
 _OF = ".of.json"
 """In a report's folder of tables: a mark of what each is made of."""
 
@@ -55,37 +59,49 @@ _OF = ".of.json"
 class Table:
     """`make` gets the `inputs` in their order: logs, or tables that stand further up.
 
-    time: a column of instants, whose date (UTC) is the day that a row is of. told: it is one of the
-    report's tables, and not only what these are made of.
+    time: a column of instants, whose date (UTC) is the day that a row is of; such a table has one
+    input. adds: makes of rows that were made of some lines of a day, and of others, those of all of
+    them. key: of a table of one log, a column of both: the rows of a key come of its lines alone,
+    and only keys of which there are new lines are made anew. told: it is one of the report's
+    tables, and not only what these are made of.
     """
 
     make: Callable[..., DataFrame]
     inputs: tuple[str, ...]
     time: str | None = None
+    adds: Callable[[DataFrame], DataFrame] | None = None
+    key: str = ""
     told: bool = True
 
 
+def _as_they_are(rows: DataFrame) -> DataFrame:
+    return rows
+
+
 _ALL: Mapping[str, Table] = {
-    "kept": Table(kept, ("audit", "hil", "nonce", "simulation"), "of", told=False),
-    "names": Table(said, ("audit",), "of", told=False),
-    "known": Table(known, ("audit",), "hour", told=False),
-    "daily": Table(daily, ("audit",), "first", told=False),
-    "decisions": Table(decisions, ("audit",), "hour"),
+    **{
+        f"kept_{name}": Table(partial(kept, name), (name,), "of", kept_in_all, told=False)
+        for name in DAILY
+    },
+    "names": Table(said, ("audit",), "of", said_in_all, told=False),
+    "known": Table(known, ("audit",), "hour", known_in_all, told=False),
+    "daily": Table(daily, ("audit",), "first", daily_in_all, told=False),
+    "decisions": Table(decisions, ("audit",), "hour", decided_in_all),
     "hours": Table(hours, ("decisions",), "hour", told=False),
     "by_rule": Table(by_rule, ("decisions",), "hour", told=False),
     "by_client": Table(by_client, ("decisions",), "of", told=False),
     "disclosures": Table(disclosures, ("daily",)),
-    "labelling": Table(labelling, ("audit",), "at"),
+    "labelling": Table(labelling, ("audit",), "at", _as_they_are),
     "refusals": Table(refusals, ("decisions",), "hour"),
-    "unenforced": Table(unenforced, ("audit",), "hour"),
+    "unenforced": Table(unenforced, ("audit",), "hour", unenforced_in_all),
     "changed": Table(changed, ("hours", "known")),
-    "gaps": Table(gaps, ("audit",), "at"),
+    "gaps": Table(gaps, ("audit",), "at", _as_they_are),
     "stages": Table(stages, ("hil",)),
     "behaviours": Table(behaviours, ("hil",)),
     "flaky": Table(flaky, ("hil",)),
     "cuts": Table(cuts, ("hil",)),
     "coverage": Table(coverage, ("hil",)),
-    "nonces": Table(nonces, ("nonce",)),
+    "nonces": Table(nonces, ("nonce",), key="key"),
     "reused": Table(reused, ("nonces", "nonce")),
     "cost": Table(cost, ("bench",)),
     "paper": Table(paper, ("cost",)),
@@ -118,11 +134,11 @@ class Days:
 
 @dataclass(frozen=True)
 class Logs:
-    """What tables are made of. frames: each log, with `day` where it has days. days: of these, the
-    number of the change that was its last (state.py). others: of the rest a mark of what it is."""
+    """What tables are made of. frames: each log, with `day` where it has days. days: of these how
+    they have changed (state.py). others: of the rest a mark of what it is."""
 
     frames: Mapping[str, DataFrame]
-    days: Mapping[str, Mapping[str, int]]
+    days: Mapping[str, state.Days]
     others: Mapping[str, str]
 
 
@@ -137,16 +153,16 @@ class Tables:
         self, spark: SparkSession, out: Path, folder: Path, logs: Logs, days: Days
     ) -> None:
         self._spark, self._folder, self._days, self._logs = spark, folder, days, logs
-        self._last = out / outputs.TABLES
+        self._out, self._last = out, out / outputs.TABLES
         self._store = out / DAYS
         self._store.mkdir(exist_ok=True)
-        code = _code()
-        self._have: dict[str, Mapping[str, str]] = _json(self._store / _RECORD)
-        if self._have.get("", {}).get("code") != code:
+        code, by = _code(), self._store / _CODE
+        if not by.exists() or by.read_text() != code:
             # Made by another SealMQ all is made anew, as are the tables of the last report.
             shutil.rmtree(self._store)
             self._store.mkdir()
-            self._have = {"": {"code": code}}
+            by.write_text(code)
+        self._have: dict[str, dict[str, str]] = {}
         self._of_last: dict[str, str] = _json(self._last / _OF)
         self._of = {"": f"{code} {days.since} {days.until}"}
         self.made: dict[str, DataFrame] = {}
@@ -158,7 +174,7 @@ class Tables:
             if not any(map(self._days.has, days)):
                 self.none.add(name)
             self._of[name] = _mark(
-                [f"{day} {days[day]}" for day in sorted(days) if self._days.has(day)]
+                [f"{day} {days[day][0]}" for day in sorted(days) if self._days.has(day)]
             )
         for name, mark in self._logs.others.items():
             self._of[name] = mark
@@ -166,36 +182,42 @@ class Tables:
                 self.none.add(name)
         for number, (name, table) in enumerate(_ALL.items()):
             told(number, name)
-            if table.time is None:
-                self._whole(name, table)
-            else:
+            if table.time is not None:
                 self._by_day(name, table)
+            else:
+                self._whole(name, table)
         (self._folder / _OF).write_text(json.dumps(self._of))
 
     def _by_day(self, name: str, table: Table) -> None:
-        folder, have = self._store / name, {**self._have.get(name, {})}
-        want: dict[str, str] = {}
-        for each in table.inputs:
-            source = self._logs.days.get(each) or self._have.get(each) or {}
-            for day, of in source.items():
-                want[day] = f"{want.get(day, '')} {each} {of}".strip()
+        folder, (source,) = self._store / name, table.inputs
+        have = {path.name[4:]: _text(path / _MARK) for path in folder.glob(f"{DAY}=*")}
+        days = self._logs.days.get(source)
+        want = (
+            {day: str(last) for day, (last, _) in days.items()}
+            if days is not None
+            else self._have[source]
+        )
         stale = {day for day in have.keys() | want.keys() if have.get(day) != want.get(day)}
-        frame = table.make(*(self._of_days(each, stale) for each in table.inputs))
+        grown = set()
+        if days is not None and table.adds is not None:
+            both = stale & have.keys() & days.keys()
+            grown = {day for day in both if have[day] and _adds(int(have[day]), days[day])}
+        after = {day: int(have[day]) if day in grown else -1 for day in stale}
+        frame = table.make(self._of_days(source, after))
+        like = frame
+        if grown and table.adds is not None:
+            old = self._rows(name, frame, grown)
+            frame = table.adds(frame.unionByName(old.select(*frame.columns)))
         if stale:
-            new = self._store / f".{name}"
-            shutil.rmtree(new, ignore_errors=True)  # of one that was killed
-            _days(frame, str(table.time)).parquet(str(new))
-            for day in stale:
-                shutil.rmtree(folder / f"{DAY}={day}", ignore_errors=True)
-                if (new / f"{DAY}={day}").is_dir():
-                    folder.mkdir(exist_ok=True)
-                    (new / f"{DAY}={day}").rename(folder / f"{DAY}={day}")
-            shutil.rmtree(new, ignore_errors=True)
-            self._have[name] = want
-            outputs.replace(self._store / _RECORD, json.dumps(self._have))
+            self._put(folder, _days(frame, str(table.time)), {day: want.get(day) for day in stale})
+        self._have[name] = want
         mine = [f"{day} {want[day]}" for day in sorted(want) if self._days.has(day)]
         self._of[name] = _mark(mine)
-        there = [path for path in folder.glob(f"{DAY}=*") if self._days.has(path.name[4:])]
+        there = [
+            path
+            for path in folder.glob(f"{DAY}=*")
+            if self._days.has(path.name[4:]) and any(path.glob("*.parquet"))
+        ]
         if not there:
             self.none.add(name)
         if table.told:
@@ -203,22 +225,69 @@ class Tables:
             for path in there:
                 _link(path, folder / path.name)
             if not there:
-                _nothing(frame, folder)
-            self.made[name] = self._read(folder, frame)
+                _nothing(like, folder)
+            self.made[name] = self._read(folder, like)
         elif there:
-            self.made[name] = self._days.of(self._read(folder, frame, DAY)).drop(DAY)
+            self.made[name] = self._days.of(self._read(folder, like, DAY)).drop(DAY)
         else:
-            self.made[name] = frame.limit(0)
+            self.made[name] = like.limit(0)
 
-    def _of_days(self, name: str, days: Iterable[str]) -> DataFrame:
-        """A log's lines, or a table's rows, of these days."""
-        if name in self._logs.frames:
-            frame = self._logs.frames[name]
-        elif (self._store / name).is_dir():
-            frame = self._read(self._store / name, self.made[name], DAY)
-        else:
-            return self.made[name].limit(0)
+    def _put(self, folder: Path, rows: DataFrameWriter, want: Mapping[str, str | None]) -> None:
+        """Write rows of these days, and put each with its mark in the place of what was there."""
+        new = folder.with_name(f".{folder.name}")
+        shutil.rmtree(new, ignore_errors=True)  # of one that was killed
+        rows.parquet(str(new))
+        folder.mkdir(exist_ok=True)
+        for day, mark in want.items():
+            name = f"{DAY}={day}"
+            if mark is not None:
+                (new / name).mkdir(parents=True, exist_ok=True)
+                (new / name / _MARK).write_text(mark)
+            _replace(folder / name, new / name)
+        shutil.rmtree(new, ignore_errors=True)
+
+    def _of_days(self, name: str, after: Mapping[str, int]) -> DataFrame:
+        """Of a log's lines of these days what was added after that change; of a table its rows."""
+        if name not in self._logs.frames:
+            return self._rows(name, self.made[name], after)
+        paths = [
+            str(path)
+            for day, number in sorted(after.items())
+            for path in sorted((self._out / name / f"{DAY}={day}").glob("*.parquet"))
+            if state.added(path) > number
+        ]
+        frame = self._logs.frames[name]
+        if not paths:
+            return frame.limit(0)
+        base = str(self._out / name)
+        return self._spark.read.schema(frame.schema).option("basePath", base).parquet(*paths)
+
+    def _rows(self, name: str, like: DataFrame, days: Iterable[str]) -> DataFrame:
+        """What the table has of these days."""
+        if not (self._store / name).is_dir():
+            return like.limit(0)
+        frame = self._read(self._store / name, like, DAY)
         return frame.where(F.col(DAY).isin([date.fromisoformat(day) for day in sorted(days)]))
+
+    def _by_key(self, name: str, table: Table) -> Path:
+        """Where the table is, of all days there are."""
+        folder, (source,) = self._store / name, table.inputs
+        days, lines = self._logs.days[source], self._logs.frames[source]
+        have: dict[str, int] = _json(folder / _MARK)
+        want = {day: last for day, (last, _) in days.items()}
+        if have == want:
+            return folder
+        rows = table.make(lines)
+        if have and have.keys() <= days.keys() and all(_adds(have[day], days[day]) for day in have):
+            after = {day: have.get(day, -1) for day in want if have.get(day) != want[day]}
+            keys = F.broadcast(self._of_days(source, after).select(table.key).distinct())
+            others = self._read(folder, rows).join(keys, table.key, "left_anti")
+            rows = table.make(lines.join(keys, table.key, "left_semi")).unionByName(others)
+        new = self._store / f".{name}"
+        rows.write.mode("overwrite").parquet(str(new))
+        (new / _MARK).write_text(json.dumps(want))
+        _replace(folder, new)
+        return folder
 
     def _whole(self, name: str, table: Table) -> None:
         frame = table.make(*map(self._input, table.inputs))
@@ -229,6 +298,8 @@ class Tables:
             _nothing(frame, folder)
         elif self._of_last.get(name) == self._of[name] and last.is_dir():
             _link(last, folder)
+        elif table.key and self._days == Days():
+            _link(self._by_key(name, table), folder)
         else:
             frame.write.mode("overwrite").parquet(str(folder))
         self.made[name] = self._read(folder, frame)
@@ -241,6 +312,23 @@ class Tables:
         days = (T.StructField(name, T.DateType()) for name in more)
         schema = T.StructType([*like.schema, *days])
         return self._spark.read.schema(schema).parquet(str(folder)).select(*schema.names)
+
+
+def _replace(folder: Path, new: Path) -> None:
+    """Half gone, it must not look as if it could be added to."""
+    (folder / _MARK).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    if new.exists():
+        new.rename(folder)
+
+
+def _adds(have: int, day: tuple[int, int]) -> bool:
+    """Whether lines were added only, since the change `have`."""
+    return have >= day[1]
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import small_logs
+from audit_table import NOON, record, rows, table
 from lines_made import AUDIT, NONCE, numbered
 from sealmq_spark import job, tables
 from sealmq_spark.ingest import ingest
@@ -35,11 +36,11 @@ def written(path: Path, *lines: dict[str, Any]) -> None:
 
 def held(settled: Settled) -> dict[str, Any]:
     """All that it says, and what stands in its record of days."""
-    rows = {name: Counter(map(str, getattr(settled, name).collect())) for name in LOGS}
+    kept = {name: Counter(map(str, getattr(settled, name).collect())) for name in LOGS}
     told = Counter(map(str, settled.quarantine.collect()))
     counts = (settled.lines, settled.repeated, settled.quarantined)
     days = {name: set(days) for name, days in settled.record.days.items() if days}
-    return {**rows, "told": told, "counts": counts, "days": days}
+    return {**kept, "told": told, "counts": counts, "days": days}
 
 
 def test_conflicts_and_repetitions_over_nights_settle_as_in_one(
@@ -59,12 +60,14 @@ def test_conflicts_and_repetitions_over_nights_settle_as_in_one(
         [third, other, lines[2], numbered(NONCE, 1)],
     ]
     logs = tmp_path / "logs"
+    grown = None
     for number, night in enumerate(nights):
         written(logs / f"s{number}.jsonl", *night)
         with (logs / f"s{number}.jsonl").open("a") as file:
             file.write(f"bad {number % 2}\n")
         ingest(spark, [str(logs)], tmp_path / "nights")
         grown = settle(spark, tmp_path / "nights")
+    assert grown is not None
     ingest(spark, [str(logs)], tmp_path / "once")
     assert held(grown) == held(settle(spark, tmp_path / "once"))
     assert held(grown)["counts"][:2] == (22, 5)
@@ -97,19 +100,45 @@ def test_what_was_decided_is_put_in_its_place(
     assert not [path for path in (out / "state").glob(".staged-*") if any(path.iterdir())]
 
 
+def test_rows_of_some_lines_and_of_others_add_up_to_those_of_all(spark: SparkSession) -> None:
+    """Of every table that says so. Each group of lines stands on both sides, and on one alone."""
+    lines = [
+        record("start", name="old"),
+        record("start", NOON + timedelta(minutes=5), name="new"),
+        record("log-lost", count=70),
+        record("topic-labelled", topic="t", label="low", client="a", rule="r"),
+        record("stop", NOON + timedelta(hours=2)),
+    ]
+    for number in range(4):
+        at = NOON + timedelta(minutes=20 * number)
+        lines.append(record("publish-accepted", at, topic="t", label="low", client="a", count=3))
+        lines.append(record("delivered", at, topic="t", label="low", client="b", count=2))
+        more = {"question": "publish", "rule": "r", "client": "c", "topic": "t", "count": 5}
+        lines.append(record("unenforced", at, **more))
+    halves = (table(spark, lines[::2]), table(spark, lines[1::2]))
+    whole = table(spark, lines)
+    made = 0
+    for name, one in tables._ALL.items():
+        if one.adds is not None and one.inputs == ("audit",):
+            some, others = map(one.make, halves)
+            assert rows(one.adds(some.unionByName(others))) == rows(one.make(whole)), name
+            made += 1
+    assert made >= 8
+
+
 def reported(
     spark: SparkSession, logs: Path, out: Path, days: Days | None = None
 ) -> tuple[dict[str, Any], Everything]:
     """The summary, but for what differs from run to run; all rows of all tables and lists."""
     out.mkdir(exist_ok=True)
     outcome = job.run(spark, [str(logs)], out, days=days)
-    rows: Everything = {"lists": Counter([json.dumps(outcome.lists, sort_keys=True)])}
+    held: Everything = {"lists": Counter([json.dumps(outcome.lists, sort_keys=True)])}
     folders = {f"tables/{name}": out / "tables" / name for name in tables.TABLES}
     for name, folder in {**folders, **{name: out / name for name in LOGS}}.items():
         found = spark.read.parquet(str(folder))
-        rows[name] = Counter(str(sorted(row.asDict().items())) for row in found.collect())
-    rows["quarantine"] = Counter(map(str, spark.read.json(str(out / "quarantine")).collect()))
-    return {**outcome.summary, "made": "", "seconds": {}}, rows
+        held[name] = Counter(str(sorted(row.asDict().items())) for row in found.collect())
+    held["quarantine"] = Counter(map(str, spark.read.json(str(out / "quarantine")).collect()))
+    return {**outcome.summary, "made": "", "seconds": {}}, held
 
 
 @pytest.mark.full
@@ -128,6 +157,7 @@ def test_nights_say_what_one_report_says(spark: SparkSession, tmp_path: Path) ->
         [*segments[8:], *(made / "audit").glob("restored*"), *runs[:1], tmp_path / "small"],
     ]
     some = Days(date(2026, 1, 2), date(2026, 1, 3))
+    grown: tuple[dict[str, Any], Everything] = ({}, {})
     for number, night in enumerate(nights):
         for path in night:
             target = logs / f"night{number}" / path.name
@@ -136,11 +166,18 @@ def test_nights_say_what_one_report_says(spark: SparkSession, tmp_path: Path) ->
             copy(path, target)
         if number == 1:
             written(logs / "night1" / "conflict.jsonl", conflict)
+        if number == 2:  # A nonce of the first night is used again, over something else.
+            old = json.loads((logs / "night0" / runs[1].name).read_text().splitlines()[0])
+            assert "nonce" in old
+            written(
+                logs / "night2" / "r.jsonl", {**old, "id": f"{'9' * 16}-n1", "digest": "0" * 32}
+            )
         days = some if number == 1 else None
         grown = reported(spark, logs, tmp_path / "nights", days)
         if number:
             fresh = reported(spark, logs, tmp_path / f"fresh{number}", days)
             assert grown[0] == fresh[0]
-            for name, rows in fresh[1].items():
-                assert grown[1][name] == rows, name
+            for name, wanted in fresh[1].items():
+                assert grown[1][name] == wanted, name
             assert grown[0]["lines"] > 5_000
+    assert grown[0]["headline"]["nonces_repeated"] == 2

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import night
 import pytest
 import scale
 import scale_cluster
@@ -146,6 +147,23 @@ def test_a_count_that_is_one_off_is_found() -> None:
         assert f"{run[part][name] + 1} instead of {run[part][name]}" in told
     other = {**run, "counted": {**run["counted"], "decisions": [["connect", False, "", 7]]}}
     assert len(scale_truth.differences(truth, other)) == 1
+
+
+def test_a_night_has_the_newest_segments_and_run(tmp_path: Path) -> None:
+    logs, new = tmp_path / "logs", tmp_path / "new"
+    for folder in ("audit/mediator", "rig"):
+        (logs / folder).mkdir(parents=True)
+    for part in (1, 2, 3):
+        for inst in (152100, 152101):
+            (
+                logs / "audit/mediator" / f"mediator-{inst:08d}-1767225600000-{part:06d}.jsonl"
+            ).touch()
+    for run, at in (("b", 1), ("a", 2)):
+        for name in ("1", "nonces-1"):
+            (logs / "rig" / f"{run}-{name}.jsonl").write_text(json.dumps({"at_ms": at}) + "\n")
+    night.split(logs, new)
+    segments = [f"mediator-{n:08d}-1767225600000-{p:06d}" for n in (152100, 152101) for p in (2, 3)]
+    assert {path.stem for path in new.iterdir()} == {*segments, "a-1", "a-nonces-1"}
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,15 @@ def hours(decided: DataFrame) -> DataFrame:
 def known(audit: DataFrame) -> DataFrame:
     """audit -> site, hour, started: the hours in which a mediator recorded anything, and whether
     one started in them."""
-    started = F.max(F.col("event") == "start").alias("started")
-    return audit.where("role = 'mediator'").groupBy("site", hour().alias("hour")).agg(started)
+    started = (F.col("event") == "start").alias("started")
+    return known_in_all(
+        audit.where("role = 'mediator'").select("site", hour().alias("hour"), started)
+    )
+
+
+def known_in_all(rows: DataFrame) -> DataFrame:
+    """known of some records and of others -> of all of them."""
+    return rows.groupBy("site", "hour").agg(F.max("started").alias("started"))
 
 
 def calendar(known: DataFrame) -> DataFrame:

@@ -92,7 +92,7 @@ def decisions(audit: DataFrame) -> DataFrame:
     denied: its source failed); what was folded into a count has that.
     """
     event = F.when(F.col("event") == "folded", F.col("of")).otherwise(F.col("event"))
-    return (
+    return decided_in_all(
         audit.select(
             "site",
             hour().alias("hour"),
@@ -109,10 +109,12 @@ def decisions(audit: DataFrame) -> DataFrame:
             *_TEXTS,
             "count",
         )
-        .groupBy(*_BY)
-        .agg(total())
-        .select(*_BY, "count")
     )
+
+
+def decided_in_all(rows: DataFrame) -> DataFrame:
+    """decisions of some records and of others -> of all of them."""
+    return rows.groupBy(*_BY).agg(total()).select(*_BY, "count")
 
 
 # A store that fails is told of once for all (no rule) and once for each PUBLISH that it refused.

@@ -15,16 +15,25 @@ from .columns import instant, text, total
 
 def daily(audit: DataFrame) -> DataFrame:
     """audit -> the columns of `disclosures`, of each day (UTC) alone."""
-    minute = instant("minute_ms").alias("minute")
+    minute = instant("minute_ms")
     said = map(text, of_families())
     delivered = audit.where("event = 'delivered'").select(
-        "site", "topic", "client", *said, minute, "count"
+        "site",
+        "topic",
+        "client",
+        *said,
+        minute.alias("first"),
+        minute.alias("last"),
+        "count",
     )
-    sums = (F.min("minute").alias("first"), F.max("minute").alias("last"), total())
+    return daily_in_all(delivered)
+
+
+def daily_in_all(rows: DataFrame) -> DataFrame:
+    """daily of some records and of others -> of all of them."""
+    sums = (F.min("first").alias("first"), F.max("last").alias("last"), total())
     by = _by()
-    return (
-        delivered.groupBy(*by, F.to_date("minute")).agg(*sums).select(*by, "first", "last", "count")
-    )
+    return rows.groupBy(*by, F.to_date("first")).agg(*sums).select(*by, "first", "last", "count")
 
 
 def disclosures(daily: DataFrame) -> DataFrame:

@@ -18,4 +18,9 @@ def unenforced(audit: DataFrame) -> DataFrame:
     named = let_through.select(
         "site", hour().alias("hour"), "question", "rule", "client", "topic", "count"
     )
-    return named.groupBy(*_BY).agg(total()).select(*_BY, "count")
+    return unenforced_in_all(named)
+
+
+def unenforced_in_all(rows: DataFrame) -> DataFrame:
+    """unenforced of some records and of others -> of all of them."""
+    return rows.groupBy(*_BY).agg(total()).select(*_BY, "count")
