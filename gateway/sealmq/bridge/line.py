@@ -180,11 +180,24 @@ class Line(asyncio.Protocol):
 
     async def receive(self) -> tuple[int, bytes]:
         """The next frame. LineLost, also after SILENT_S without one."""
+        await self.until_frames()
+        return self.next_frame()
+
+    async def until_frames(self) -> None:
+        """Wait until there is one. LineLost, as `receive`."""
         while not self._frames:
             if self._why:
                 raise LineLost(self._why)
             self._waits = self._loop.create_future()
             await self._waits
+
+    @property
+    def frames(self) -> int:
+        """How many have come and were not taken."""
+        return len(self._frames)
+
+    def next_frame(self) -> tuple[int, bytes]:
+        """The next one, of those."""
         kind, body = self._frames.popleft()
         if not self._frames and self._unread:
             if self._unread > _UNREAD and not self._why:

@@ -6,24 +6,24 @@ link alone. What it receives is acknowledged by `settle`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sealmq.client import Client, ClientError, Options
 from sealmq.client.cipher import make
-from sealmq.client.errors import TimedOut
+from sealmq.client.opener import Opener
 from sealmq.client.operations import Draft
 from sealmq.client.values import Message, News
 from sealmq_spec.const import LIVE, RETAINED
 from sealmq_spec.envelope import CTR1, get_m1
 from sealmq_spec.errors import Malformed, SealError
 from sealmq_spec.reader import Message as Opened
-from sealmq_spec.reader import Reader
+from sealmq_spec.tlv import EMPTY
 from sealmq_spec.topics import check_topic
 
 _KEPT = 64
+_new = tuple.__new__
 # Where sender, boot and salt begin in an m1; up to the counter.
 _WHOSE = CTR1 - 14
 
@@ -46,7 +46,13 @@ def head(m1: bytes) -> Head:
     _, kind, untimed, epoch, sender, _, _, ctr, t_pub, life = get_m1(m1, 0, len(m1))
     if untimed or kind not in (LIVE, RETAINED):
         raise Malformed("a will, or a clear: they do not cross")
-    return Head(kind, epoch, sender, m1[_WHOSE:CTR1], ctr, t_pub, life)
+    return _new(Head, (kind, epoch, sender, m1[_WHOSE:CTR1], ctr, t_pub, life))
+
+
+def which(m1: bytes) -> tuple[bytes, int, int]:
+    """origin, ctr and epoch of an m1 whose head has been looked at."""
+    ctr, epoch = m1[CTR1 : CTR1 + 3], m1[2:5]
+    return m1[_WHOSE:CTR1], int.from_bytes(ctr, "big"), int.from_bytes(epoch, "big")
 
 
 @lru_cache(1024)
@@ -54,7 +60,7 @@ def _raw(topic: str) -> bytes:
     return check_topic(topic)
 
 
-class _Unopened(Reader):
+class _Unopened(Opener):
     def _open_inner(
         self,
         topic: bytes,
@@ -99,28 +105,24 @@ class Passing(Client):
         self._boots.reader = _Unopened(  # type: ignore[assignment]
             self._boots.identity, make, _KEPT
         )
-        self._desk.take = None if self.take is None else partial(self.take, self)
+        self._desk.take = None if self.take is None else self._took
+
+    def _took(self, messages: list[Message]) -> None:
+        if self.take is not None:
+            for message in messages:
+                self.take(self, message)
 
     async def pass_on(self, topic: str, m1: bytes, qos: int, retain: bool, within: float) -> None:
         """Publish an m1 of another site. As `publish` otherwise."""
         draft = Draft(topic, _raw(topic), m1, qos, retain, LIVE, 0, passed=True)
-        operations = self._running()
-        begun = operations.begin(draft)
-        if begun is None:
-            await operations.publish(draft, None, within)
-            return
-        ctr, acked = begun
-        limit = asyncio.get_running_loop().call_later(within, _too_late, acked, topic)
-        try:
-            await acked
-        finally:
-            limit.cancel()
-            operations.forget(ctr)
+        await self._running().publish(draft, None, within)
 
-
-def _too_late(acked: asyncio.Future[None], topic: str) -> None:
-    if not acked.done():
-        acked.set_exception(TimedOut(f"publish to {topic}: no answer"))
+    def pass_on_nowait(
+        self, topic: str, m1: bytes, retain: bool, over: Callable[[Exception | None], None]
+    ) -> bool:
+        """The same with QoS 1, as `publish_nowait`."""
+        draft = _new(Draft, (topic, _raw(topic), m1, 1, retain, LIVE, 0, EMPTY, True))
+        return self._running().publish_nowait(draft, over)
 
 
 __all__ = ["ClientError", "Head", "Passing", "SealError", "head"]

@@ -46,10 +46,10 @@ from .far import Relay
 from .line import Line, LineLost, Own
 from .neighbour import Neighbour
 from .passing import Passing
-from .serving import Changed, deliver, forever, mediator_at, opened, write_told
+from .serving import Changed, Work, deliver_soon, forever, mediator_at, opened, write_told
 from .spool import Message, Spool, Told
 from .told import ROLE
-from .traffic import Import, Traffic, now_ms
+from .traffic import Import, Over, Traffic, now_ms
 
 log = logging.getLogger("sealmq.bridge")
 
@@ -104,6 +104,8 @@ class Bridge:
             soon=self._soon,
         )  # fmt: skip
         self._ended = False
+        # Of what it does while it runs.
+        self._group: asyncio.TaskGroup | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.traffic = Traffic(
             shown.site, self.spool, self.judge, self._deliver, self._audit.write, self._news
@@ -121,6 +123,7 @@ class Bridge:
             self._begin()
             await self._clients()
             async with asyncio.TaskGroup() as group:
+                self._group = group
                 for name, work in (
                     ("keys", self._keys()),
                     ("tick", self._tick()),
@@ -132,6 +135,7 @@ class Bridge:
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
         finally:
+            self._group = None
             with contextlib.suppress(sqlite3.Error):
                 self.spool.write()  # and is acknowledged
             for client in (*self._out.values(), *self._in.values()):
@@ -264,13 +268,21 @@ class Bridge:
             if name in self._neighbours:
                 self._neighbours[name].news.set()
 
-    async def _deliver(self, where: Import, one: Crossing) -> None:
+    def _deliver(self, where: Import, one: Crossing, over: Over) -> None:
         """SealError: it will never be taken. What may heal is waited for."""
         client = self._in.get(where)
         if client is None:
-            raise Unavailable("its label does not come here any more")
-        topic = f"@{where.peer}/{one.topic}"
-        await deliver(client, topic, one.m1, bool(one.flags & 1), keys_s=_KEYS_S)
+            over(Unavailable("its label does not come here any more"))
+            return
+        topic, retain = f"@{where.peer}/{one.topic}", one.flags & 1 == 1
+        deliver_soon(client, topic, one.m1, retain, over, self._later, _KEYS_S)
+
+    def _later(self, work: Work) -> None:
+        # Who ends has its clients tell, too: what has not been answered is brought again.
+        if self._group is None:
+            work.close()
+        else:
+            self._group.create_task(work, name="bridge: message")
 
     # --- keys ---
 

@@ -4,7 +4,6 @@ alone, where a bridge passes on what another site's client has sealed. Sans-IO.
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from sealmq_spec.aead import seal
@@ -16,6 +15,8 @@ from sealmq_spec.session import Session
 from sealmq_spec.tlv import EMPTY
 
 _HEADS = M2_HEAD + M1_HEAD
+# Topics that a link has been used for.
+_TAILS = 256
 
 
 def seal_message(
@@ -62,25 +63,39 @@ def seal_passed(
     now = session.now_ms(mono)
     if now is None:
         raise Misuse("no time yet: connect first")
-    i, ctr = session.ident, session.next_ctr()
+    i = session.ident
+    link = _links.get(session)
+    if link is None or link.km is not i.km:
+        link = _links[session] = _Link(session)
+    ctr = session.next_ctr()
     head = bytearray(M2_HEAD)
     put_m2(head, 0, M2, i.suite, ctr, now // 1000)
-    tail = tail_m2(i.site, i.client, i.mediator, flags, topic)
-    nonce = nonce_link(session.salt, head)
-    return ctr, seal(_link(session), nonce, bytes(head), tail, block + m1)
+    tail = link.tails.get((topic, flags))
+    if tail is None:
+        tail = link.tail(topic, flags)
+    header = bytes(head)
+    return ctr, header + link.seal(nonce_link(session.salt, head), block + m1, header + tail)
 
 
-# Of each session, its link's key material and the cipher under what it gives.
-_links: WeakKeyDictionary[Session, tuple[bytes, Any]] = WeakKeyDictionary()
+class _Link:
+    """Of a session's link: its key material, the cipher under what that gives, and what comes after
+    the header in the associated data, by topic and flags."""
 
-
-def _link(session: Session) -> Any:
-    i = session.ident
-    known = _links.get(session)
-    if known is None or known[0] is not i.km:
+    def __init__(self, session: Session) -> None:
+        i = self._ident = session.ident
+        self.km, self.tails = i.km, dict[tuple[bytes, int], bytes]()
         key = link_key(i.site, USE_PUBLISH, i.suite, i.mediator, session.boot, session.salt, i.km)
-        known = _links[session] = i.km, session.make(i.suite, key)
-    return known[1]
+        self.seal = session.make(i.suite, key).seal
+
+    def tail(self, topic: bytes, flags: int) -> bytes:
+        i = self._ident
+        if len(self.tails) >= _TAILS:
+            self.tails.clear()
+        made = self.tails[(topic, flags)] = tail_m2(i.site, i.client, i.mediator, flags, topic)
+        return made
+
+
+_links: WeakKeyDictionary[Session, _Link] = WeakKeyDictionary()
 
 
 def command_body(family: str, body: bytes) -> bytes:

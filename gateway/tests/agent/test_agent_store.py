@@ -591,11 +591,8 @@ class Seat:
         self._messages = [message]
         self.completed: list[int] = []
 
-    def receive_nowait(self) -> Message | None:
-        return self._messages.pop() if self._messages else None
-
-    async def receive(self) -> Message:
-        return await asyncio.Future()
+    async def receive_some(self, most: int) -> list[Message]:
+        return [self._messages.pop()] if self._messages else await asyncio.Future()
 
     async def ended(self) -> None:
         await asyncio.Future()
