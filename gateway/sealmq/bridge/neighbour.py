@@ -263,7 +263,6 @@ class Neighbour:
             self._host.spool.done(self._name, Waiting(seq, message))
         else:
             self._end(Waiting(seq, message), f"{self._name}: {reason}")
-        self.news.set()
 
     def _end(self, one: Waiting, why: str) -> None:
         self._host.traffic.lost(self._name, one.message, why)
@@ -274,15 +273,16 @@ class Neighbour:
     async def _read(self, line: Line) -> None:
         host = self._host
         while True:
-            await line.until_frames()
+            frames = await line.receive_some()
             if line.backlog > _UNREAD:
                 raise LineLost("it does not read what it is sent")
-            for _ in range(line.frames):
-                kind, body = line.next_frame()
+            answered = False
+            for kind, body in frames:
                 if kind == MESSAGE:
                     self._message(line, body)
                 elif kind == ANSWER:
                     self._answer(body)
+                    answered = True
                 elif kind in (RECORD, FAR):
                     await self._within(kind, body)
                 elif kind == KEYS:
@@ -294,6 +294,8 @@ class Neighbour:
                     line.send(PONG)
                 elif kind not in (HELLO, PONG):
                     raise LineLost(f"a frame of type {kind}")
+            if answered:
+                self.news.set()
 
     def _message(self, line: Line, body: bytes) -> None:
         if self._under_way >= INFLIGHT:

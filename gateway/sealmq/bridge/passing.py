@@ -7,12 +7,12 @@ link alone. What it receives is acknowledged by `settle`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from sealmq.client import Client, ClientError, Options
 from sealmq.client.cipher import make
-from sealmq.client.opener import Opener
+from sealmq.client.opener import Opener, Plan
 from sealmq.client.operations import Draft
 from sealmq.client.values import Message, News
 from sealmq_spec.const import LIVE, RETAINED
@@ -77,11 +77,26 @@ class _Unopened(Opener):
         m1 = bytes(payload[o:end])
         return Opened(tails[3], m1, tails[0], 0, 0, how, {})
 
+    def _inside(
+        self, plan: Plan, topic: bytes, head: bytes, plain: bytes, s2: int, now: int
+    ) -> Opened:
+        # What the TLV block says of label and topic; the same as it was means the same.
+        end = plain[0] + 1
+        block = plain[:end]
+        known = plan.inner.get(block)
+        if known is None:
+            opened = super()._inside(plan, topic, head, plain, s2, now)
+            if plain[0] < 128 and len(plan.inner) < self.limit:
+                plan.inner[block] = opened.topic, opened.label
+            return opened
+        text, label = known
+        return _new(Opened, (text, plain[end:], label, 0, 0, plan.how, {}))
+
 
 class Passing(Client):
-    """take: gets this client and each message, whose payload is an m1."""
+    """take: gets this client and messages, whose payloads are m1."""
 
-    take: Callable[[Passing, Message], None] | None = None
+    take: Callable[[Passing, list[Message]], None] | None = None
 
     @classmethod
     def of(
@@ -89,7 +104,7 @@ class Passing(Client):
         enrolment: Mapping[str, Any],
         address: tuple[str, int],
         options: Options,
-        take: Callable[[Passing, Message], None] | None,
+        take: Callable[[Passing, list[Message]], None] | None,
         on_news: Callable[[News], None] | None = None,
     ) -> Passing:
         """Not connected yet. address: the site's own mediator's."""
@@ -105,12 +120,7 @@ class Passing(Client):
         self._boots.reader = _Unopened(  # type: ignore[assignment]
             self._boots.identity, make, _KEPT
         )
-        self._desk.take = None if self.take is None else self._took
-
-    def _took(self, messages: list[Message]) -> None:
-        if self.take is not None:
-            for message in messages:
-                self.take(self, message)
+        self._desk.take = None if self.take is None else partial(self.take, self)
 
     async def pass_on(self, topic: str, m1: bytes, qos: int, retain: bool, within: float) -> None:
         """Publish an m1 of another site. As `publish` otherwise."""
@@ -122,7 +132,7 @@ class Passing(Client):
     ) -> bool:
         """The same with QoS 1, as `publish_nowait`."""
         draft = _new(Draft, (topic, _raw(topic), m1, 1, retain, LIVE, 0, EMPTY, True))
-        return self._running().publish_nowait(draft, over)
+        return self._operations.publish_nowait(draft, over)
 
 
 __all__ = ["ClientError", "Head", "Passing", "SealError", "head"]

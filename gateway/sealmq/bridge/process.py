@@ -14,7 +14,7 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -257,14 +257,18 @@ class Bridge:
         self.traffic.lost(neighbour, one, why)
 
     def _take(
-        self, label: str, number: int, peer: str, client: Passing, message: Delivered
+        self, label: str, number: int, peer: str, client: Passing, messages: list[Delivered]
     ) -> None:
-        one = message.topic, message.qos, message.payload
-        safe, kept = partial(client.settle, message), not client.options.clean
-        self.traffic.own(label, number, *one, peer, safe, kept and message.qos > 0)
+        own, kept = self.traffic.own, not client.options.clean
+        to: set[str] = set()
+        for message in messages:
+            topic, m1, _, _, _, _, qos, *_ = message
+            safe = partial(client.settle, message)
+            to.update(own(label, number, topic, qos, m1, peer, safe, kept and qos > 0))
+        self._news(to)
 
-    def _news(self, to: tuple[str, ...] = ()) -> None:
-        for name in to or self._neighbours:
+    def _news(self, to: Iterable[str]) -> None:
+        for name in to:
             if name in self._neighbours:
                 self._neighbours[name].news.set()
 
@@ -334,7 +338,7 @@ class Bridge:
         self.traffic.names = found.names
         self._config = config
         self._configure()
-        self._news()
+        self._news(self._neighbours)
 
     # --- keys for sites that are no neighbours ---
 
@@ -435,7 +439,7 @@ class Bridge:
         kept = time.monotonic()
         while True:
             self.judge.tick(now_ms())
-            self._news()
+            self._news(self._neighbours)
             if time.monotonic() - kept > _KEEP_S:
                 kept = time.monotonic()
                 self.spool.put_judged(self.judge.changes())

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -32,6 +32,10 @@ _HANDED = 4096
 _SETTLE_S = 10.0
 
 
+Which = tuple[bytes, int]
+"""A message: whose boot session it is of, and its counter."""
+
+
 class Import(NamedTuple):
     """A label that comes here: of which peer, and what it calls it."""
 
@@ -44,21 +48,18 @@ class Import(NamedTuple):
         return f"{self.label}@{self.peer}"
 
 
-class Handed:
+class Handed(OrderedDict[Which, None]):
     """The last messages that went over one line and were answered; so nobody sends one twice.
     begun: by the monotonic clock."""
 
     def __init__(self, most: int = _HANDED, begun: float = 0.0) -> None:
+        super().__init__()
         self._most, self.begun = most, begun
-        self._last: OrderedDict[tuple[bytes, int], None] = OrderedDict()
 
-    def __contains__(self, which: tuple[bytes, int]) -> bool:
-        return which in self._last
-
-    def add(self, which: tuple[bytes, int]) -> None:
-        self._last[which] = None
-        if len(self._last) > self._most:
-            self._last.popitem(last=False)
+    def add(self, which: Which) -> None:
+        self[which] = None
+        if len(self) > self._most:
+            self.popitem(last=False)
 
 
 COUNTED = frozenset(
@@ -76,8 +77,6 @@ COUNTED = frozenset(
 THERE, REFUSED = "refused there", "refused here"
 """Under which messages that are given up are counted."""
 
-Which = tuple[bytes, int]
-"""A message: whose boot session it is of, and its counter."""
 Over = Callable[[Exception | None], None]
 Deliver = Callable[[Import, Crossing, Over], None]
 """Publishes it below @PEER/. Called once: None, or a SealError: it will never be taken."""
@@ -109,7 +108,7 @@ class Traffic:
         judge: Judge,
         deliver: Deliver,
         audit: Callable[..., None],
-        told: Callable[[tuple[str, ...]], None],
+        told: Callable[[Iterable[str]], None],
     ) -> None:
         self._site, self._spool, self._judge = site, spool, judge
         self._deliver, self._audit, self._told = deliver, audit, told
@@ -135,9 +134,10 @@ class Traffic:
     def own(
         self, label: str, number: int, topic: str, qos: int, m1: bytes, peer: str,
         safe: Told, kept: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> tuple[str, ...]:  # fmt: skip
         """A message of an own client, for a peer that its label is exported to: it goes there, or
-        to all neighbours that may have it where the peer is none. `safe` is called once it may be
+        to all neighbours that may have it where the peer is none. Gives those for which it waits
+        now. `safe` is called once it may be
         acknowledged. kept: it comes again if this process ends before that; so it stays in memory
         while lines are up.
         """
@@ -147,7 +147,7 @@ class Traffic:
         except SealError as error:
             self.drop(peer, topic, str(error), label)
             safe()
-            return
+            return ()
         who = self.names.get(said.sender, "")
         found = self._judge.outbound(who, topic, label, now_ms())
         to = found.to if found.ok else ()
@@ -157,7 +157,7 @@ class Traffic:
             why = "no neighbour may have it" if found.ok else found.reason
             self.drop(peer, topic, f"it does not leave: {why}", label)
             safe()
-            return
+            return ()
         # Another peer's copy of it may have gone there already, or its own before it was answered.
         which = self._site + said.origin, said.ctr
         fresh, parts = to, set[int]()
@@ -168,7 +168,8 @@ class Traffic:
                 fresh = tuple(other for other in fresh if other != n)
         if fresh:
             flags = min(qos, 1) << 1 | (said.kind and 1)
-            one = Message(self._site, number, label, 1, found.token, topic, flags, m1)
+            fields = self._site, number, label, 1, found.token, topic, flags, m1
+            one: Message = tuple.__new__(Message, fields)
             alone = safe if not parts else None
             seq = self._spool.put(one, fresh, alone, hold=kept and self.up.issuperset(fresh))
             for n in fresh:
@@ -178,11 +179,11 @@ class Traffic:
                 left[which] = seq
                 if len(left) > _HANDED:
                     left.popitem(last=False)
-            self._told(fresh)
             if alone is not None:
-                return
+                return fresh
             parts.add(seq)
         self._once(parts, safe)
+        return fresh
 
     def _once(self, parts: set[int], safe: Told) -> None:
         """Have `safe` called once all of these are."""
@@ -254,7 +255,8 @@ class Traffic:
             why = f"hops: it has passed {one.hops} sites, at most {HOPS} are allowed"
             answer(*self._refused(neighbour, one, why))
             return
-        coming = _Coming(neighbour, handed, one, sent, which, answer, ruling.issuer, here, onward)
+        fields = neighbour, handed, one, sent, which, answer, ruling.issuer, here, onward
+        coming: _Coming = tuple.__new__(_Coming, fields)
         self._coming[which] = []
         if here is None:
             self._over(coming, None)

@@ -60,7 +60,7 @@ from .intake import Intake, ack
 from .names import Names
 from .opener import Opener
 from .outbox import Outbox
-from .seal import seal_message, seal_passed
+from .seal import Link, seal_message, seal_passed
 from .speech import V311, Came, Farewell, Hint, Speech
 from .values import WHAT, News, Notice
 
@@ -107,6 +107,7 @@ class Core:
         self._received = received
         self._present = False
         self._decoder = speech.decoder(MAX_PACKET)
+        self._link: Link | None = None
         # What came in and has not been looked at, and what the peer broke behind it.
         self._packets: deque[Came] = deque()
         self._broken: Exception | None = None
@@ -150,7 +151,9 @@ class Core:
         """
         flags = qos << 1 | retain
         if passed:
-            ctr, sealed = seal_passed(self.session, topic, payload, flags, mono, block)
+            if self._link is None or self._link.km is not self.session.ident.km:
+                self._link = Link(self.session)
+            ctr, sealed = seal_passed(self._link, topic, payload, flags, mono, block)
         else:
             ctr, sealed = seal_message(self.session, topic, payload, flags, kind, life, mono, block)
         packet_id = self.outbox.ids.take() if qos else 0

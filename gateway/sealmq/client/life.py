@@ -31,6 +31,7 @@ from .errors import (
 from .randomness import mono_ms, new_nonce
 from .state import own_epoch
 from .values import Notice, Options
+from .wire import Wire
 
 log = logging.getLogger("sealmq.client")
 
@@ -64,6 +65,10 @@ class Life:
         self.error: Exception | None = None
         self.over = asyncio.Event()
         self._opened: Opened | None = None
+        self.send: Callable[[bytes], None] = self._nowhere
+        """Queue bytes on the present connection."""
+        self.wire: Wire | None = None
+        """Of the present connection."""
         self.core: Core | None = None
         """Of the connection that may be used now, if there is one."""
         self._task: asyncio.Task[None] | None = None
@@ -87,15 +92,8 @@ class Life:
         """Whether there is any way to new roots."""
         return self._door.may_renew
 
-    def send(self, data: bytes) -> None:
-        """Queue bytes on the present connection."""
-        if self._opened is not None:
-            self._opened.wire.send(data)
-
-    @property
-    def clogged(self) -> bool:
-        """Whether much is queued on the present connection."""
-        return self._opened is not None and self._opened.wire.clogged
+    def _nowhere(self, data: bytes) -> None:
+        """There is no connection: what is sent is lost."""
 
     async def flush(self) -> None:
         """Wait until the present connection takes more. ConnectionLost."""
@@ -156,7 +154,7 @@ class Life:
         What has been acknowledged can still be received; nothing more is acknowledged.
         """
         # Taken away from its task, which closes without a goodbye, and is cancelled meanwhile.
-        opened, self._opened, self.core = self._opened, None, None
+        opened = self._left()
         if opened is not None:
             opened.core.close()
             if goodbye:
@@ -182,6 +180,7 @@ class Life:
 
     def _use(self, opened: Opened) -> None:
         self._opened, self.core = opened, opened.core
+        self.wire, self.send = opened.wire, opened.wire.send
         # Before anybody can send something new: what is sent again, then the filters.
         opened.wire.send(opened.core.take())
         self._desk.resumed(opened.core.session)
@@ -193,8 +192,13 @@ class Life:
         self._tell("connected")
         self._desk.bell.ring()
 
+    def _left(self) -> Opened | None:
+        opened, self._opened, self.core, self.wire = self._opened, None, None, None
+        self.send = self._nowhere
+        return opened
+
     async def _drop(self) -> None:
-        opened, self._opened, self.core = self._opened, None, None
+        opened = self._left()
         if opened is not None:
             opened.core.close()
             await opened.wire.close()

@@ -119,8 +119,10 @@ class Operations:
         room now, or no connection; `publish` waits for that.
         """
         life = self._life
-        core = life.core
-        if core is None or self._gate.locked() or life.clogged or life.error is not None:
+        core, wire = life.core, life.wire
+        if core is None or wire is None or life.error is not None:
+            return False
+        if wire.clogged or self._gate.locked():
             return False
         if self._boots.worn():
             life.worn()

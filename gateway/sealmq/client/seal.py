@@ -4,8 +4,7 @@ alone, where a bridge passes on what another site's client has sealed. Sans-IO.
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
+from sealmq.aead import Seal
 from sealmq_spec.aead import seal
 from sealmq_spec.const import M1_HEAD, M2, M2_HEAD, OP_COMMAND, TAG, USE_PUBLISH
 from sealmq_spec.envelope import nonce_link, nonce_m1, put_m1, put_m2, tail_m1, tail_m2
@@ -56,46 +55,41 @@ def seal_inner(
     return seal(session.make(own.suite, key), nonce_m1(head, 0), bytes(head), tail, payload)
 
 
-def seal_passed(
-    session: Session, topic: bytes, m1: bytes, flags: int, mono: int, block: bytes = EMPTY
-) -> tuple[int, bytes]:
-    """(ctr, m2) around an m1 that another client has sealed. As `seal_message` otherwise."""
-    now = session.now_ms(mono)
-    if now is None:
-        raise Misuse("no time yet: connect first")
-    i = session.ident
-    link = _links.get(session)
-    if link is None or link.km is not i.km:
-        link = _links[session] = _Link(session)
-    ctr = session.next_ctr()
-    head = bytearray(M2_HEAD)
-    put_m2(head, 0, M2, i.suite, ctr, now // 1000)
-    tail = link.tails.get((topic, flags))
-    if tail is None:
-        tail = link.tail(topic, flags)
-    header = bytes(head)
-    return ctr, header + link.seal(nonce_link(session.salt, head), block + m1, header + tail)
-
-
-class _Link:
-    """Of a session's link: its key material, the cipher under what that gives, and what comes after
-    the header in the associated data, by topic and flags."""
+class Link:
+    """A session's link, to pass on by: the key material that it is of, the cipher under what that
+    gives, and what comes after the header in the associated data, by topic and flags.
+    """
 
     def __init__(self, session: Session) -> None:
-        i = self._ident = session.ident
-        self.km, self.tails = i.km, dict[tuple[bytes, int], bytes]()
-        key = link_key(i.site, USE_PUBLISH, i.suite, i.mediator, session.boot, session.salt, i.km)
-        self.seal = session.make(i.suite, key).seal
+        i, s = session.ident, session
+        self.session, self.km = session, i.km
+        self.tails: dict[tuple[bytes, int], bytes] = {}
+        key = link_key(i.site, USE_PUBLISH, i.suite, i.mediator, s.boot, s.salt, i.km)
+        self.seal: Seal = s.make(i.suite, key).seal
 
     def tail(self, topic: bytes, flags: int) -> bytes:
-        i = self._ident
+        """Made, and kept."""
+        i = self.session.ident
         if len(self.tails) >= _TAILS:
             self.tails.clear()
         made = self.tails[(topic, flags)] = tail_m2(i.site, i.client, i.mediator, flags, topic)
         return made
 
 
-_links: WeakKeyDictionary[Session, _Link] = WeakKeyDictionary()
+def seal_passed(
+    link: Link, topic: bytes, m1: bytes, flags: int, mono: int, block: bytes = EMPTY
+) -> tuple[int, bytes]:
+    """(ctr, m2) around an m1 that another client has sealed. As `seal_message` otherwise."""
+    session = link.session
+    now = session.now_ms(mono)
+    if now is None:
+        raise Misuse("no time yet: connect first")
+    ctr = session.next_ctr()
+    head = bytearray(M2_HEAD)
+    put_m2(head, 0, M2, session.ident.suite, ctr, now // 1000)
+    tail = link.tails.get((topic, flags)) or link.tail(topic, flags)
+    header = bytes(head)
+    return ctr, header + link.seal(nonce_link(session.salt, head), block + m1, header + tail)
 
 
 def command_body(family: str, body: bytes) -> bytes:

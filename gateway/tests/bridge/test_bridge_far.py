@@ -116,16 +116,11 @@ class Line:
     def send(self, kind: int, body: bytes = b"") -> None:
         self.sent.append((kind, body))
 
-    async def until_frames(self) -> None:
+    async def receive_some(self) -> list[tuple[int, bytes]]:
         if not self._frames:
             raise LineLost("silent")
-
-    @property
-    def frames(self) -> int:
-        return len(self._frames)
-
-    def next_frame(self) -> tuple[int, bytes]:
-        return self._frames.pop(0)
+        some, self._frames = self._frames, []
+        return some
 
 
 class Host:
