@@ -572,12 +572,8 @@ class Local:
                 came = message.came
                 packet_id, dup = 0, False
                 if came is not None:
-                    while len(flights) >= window and seat.error is None:
-                        self._space.clear()
-                        await self._space.wait()
-                    if seat.error is not None:
-                        # What it has not acknowledged comes again, in another connection.
-                        raise End(Refusal("away", "agent.away", str(seat.error)))
+                    if len(flights) >= window:
+                        await self._until_space(seat, window)
                     packet_id = self._place(message, came.packet_id)
                     dup = came.dup and self._kept
                 packet = wire.message(message, packet_id, message.qos, dup)
@@ -589,6 +585,14 @@ class Local:
                 while len(self._out) > _UNREAD:
                     self._drained.clear()
                     await self._drained.wait()
+
+    async def _until_space(self, seat: Client, window: int) -> None:
+        while len(self._flights) >= window and seat.error is None:
+            self._space.clear()
+            await self._space.wait()
+        if seat.error is not None:
+            # What it has not acknowledged comes again, in another connection.
+            raise End(Refusal("away", "agent.away", str(seat.error)))
 
     def _withhold(self, seat: Client, message: Message, refusal: Refusal) -> None:
         log.warning("%s", f"{self.client_id}: withheld: {refusal}")
