@@ -17,16 +17,18 @@ from sealmq_spec.const import CCM, CHACHA, TAG
 Readable = bytes | bytearray | memoryview
 Seal = Callable[[bytes, Readable, bytes], bytes]
 """Ciphertext and tag of data: (nonce, data, associated data)."""
+Open = Callable[[bytes, Readable, bytes], bytes]
+"""The reverse; InvalidTag for what does not verify."""
 
 
 class Aead:
     """One key of one suite (SPEC.md 1.2). Nonces are 12 bytes, tags 16."""
 
-    __slots__ = ("_decrypt", "seal")
+    __slots__ = ("decrypt", "seal")
 
     def __init__(self, cipher: AESCCM | ChaCha20Poly1305) -> None:
         self.seal: Seal = cipher.encrypt
-        self._decrypt = cipher.decrypt
+        self.decrypt: Open = cipher.decrypt
 
     def __repr__(self) -> str:
         return "<Aead>"
@@ -36,7 +38,7 @@ class Aead:
         if len(data) < TAG:
             return None
         try:
-            return self._decrypt(nonce, data, aad)
+            return self.decrypt(nonce, data, aad)
         except InvalidTag:
             return None
 

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from sealmq.client import Client, ClientError, Closed, NotAuthorised, Notice, Options
 from sealmq.client.backoff import Backoff
@@ -358,7 +359,8 @@ class Account:
     def publish(self, client_id: str, pub: Pub, answer: Answer) -> None:
         """Have the site decide; `answer` is called once, and raises nothing. What comes again
         (DUP) while the first one is not decided about is the same message."""
-        if refusal := self._refusal(pub):
+        refusal = self._refusal(pub) if pub.fault or pub.expiry is not None else None
+        if refusal := refusal or self.user.discovery.judge(self.name, pub.topic, pub.payload):
             answer(refusal)
             return
         origin = f"{pub.packet_id} {client_id}" if pub.qos else ""
@@ -375,17 +377,19 @@ class Account:
         elif self._queue or not self._begin(going):
             self._wait(going)
 
-    def _refusal(self, pub: Pub) -> Refusal | None:
+    @staticmethod
+    def _refusal(pub: Pub) -> Refusal | None:
         if pub.fault:
             return Refusal("impossible", "agent.property", pub.fault)
         if pub.expiry is not None and pub.expiry < SHORTEST_S:
             why = f"it expires after {pub.expiry} s; SealMQ's shortest is {SHORTEST_S} s"
             return Refusal("impossible", "agent.property", why)
-        return self.user.discovery.judge(self.name, pub.topic, pub.payload)
+        return None
 
     def _begin(self, going: _Going) -> bool:
         """Send it, or say what prevents it. False: there is no room, or no connection, now."""
-        pub, client, life = going.pub, self._client, going.life()
+        pub, client = going.pub, self._client
+        life = going.life() if going.until is not None or pub.retain else 0
         if life is None:
             self._over(going, _EXPIRED)
             return True
@@ -393,7 +397,7 @@ class Account:
             sent = client is not None and client.publish_nowait(
                 pub.topic,
                 pub.payload,
-                over=lambda error: self._answered(going, error),
+                over=partial(self._answered, going),
                 qos=pub.qos,
                 retain=pub.retain,
                 life=life,
@@ -417,7 +421,8 @@ class Account:
             # The connection broke, or new roots are on their way: it is sent once more.
             log.info("%s", f"{self._user}: {error}")
             self._keep(going)
-        self._pump()
+        if self._queue:
+            self._pump()
 
     def _wait(self, going: _Going) -> None:
         """For room in the connection; on disk where there is none."""
@@ -460,7 +465,8 @@ class Account:
         self._queued -= len(going.pub.payload) + len(going.pub.topic)
 
     def _over(self, going: _Going, refusal: Refusal | None) -> None:
-        self._gone(going)
+        if self._going.get(going.origin) is going:
+            del self._going[going.origin]
         for answer in going.answers:
             answer(refusal)
 

@@ -14,16 +14,17 @@ import secrets
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from sealmq.client import Client, ClientError, Message, NotAuthorised
 from sealmq.client import Refused as SiteRefused
 from sealmq.loops import first_error
-from sealmq.mqtt import PacketIds, ProtocolError
+from sealmq.mqtt import PacketIds, ProtocolError, build
 from sealmq_spec.errors import SealError
 
-from .account import SEATS, UNRELEASED, Account, Answer, Unreleased, note
-from .wire import FOREVER, Ack, Bye, Dialect, Hello, Opening, Ping, Pub, Refusal, Said, Sub
+from .account import SEATS, UNRELEASED, Account, Unreleased, note
+from .wire import FOREVER, Ack, Acks, Bye, Dialect, Hello, Opening, Ping, Pub, Refusal, Said, Sub
 
 log = logging.getLogger("sealmq.agent")
 
@@ -76,6 +77,30 @@ class _Flight:
     received: bool = False
 
 
+class _Answers:
+    """What the site's decisions mean to one connection. They may come when nobody is there any
+    more, so it holds nothing of it but the ids that were accepted."""
+
+    def __init__(
+        self, local: Local, account: Account, client_id: str, received: Unreleased
+    ) -> None:
+        self.account = account
+        self._local, self._client_id, self._received = weakref.ref(local), client_id, received
+
+    def tell(
+        self, size: int, topic: str, qos: int, packet_id: int, refusal: Refusal | None
+    ) -> None:
+        """What has become of a PUBLISH. size: what it counts for."""
+        if refusal is not None:
+            log.info("%s", f"{self._client_id}: {topic}: refused: {refusal}")
+            self.account.tell(topic, refusal)
+        if qos == 2:
+            # Even if nobody is there any more: who comes back may send it again.
+            self._received.decided(packet_id, refusal is None)
+        if (local := self._local()) is not None:
+            local.decided(size, qos, packet_id, refusal)
+
+
 class Local:
     """enter: which account a user name and password are of, or None. joined: told of each client
     that has come in, and ends the one that had its place."""
@@ -108,8 +133,9 @@ class Local:
         self._strays: set[int] = set()
         self._space = asyncio.Event()
         self._received = Unreleased()
-        self._going: dict[int, int] = {}
-        self._number = 0
+        # PUBLISHes that have no answer yet, and what they take.
+        self._going = self._going_bytes = 0
+        self._answers: _Answers | None = None
         self._room = asyncio.Event()
         self._subs: asyncio.Queue[Sub] = asyncio.Queue(_GOING)
         # SUBSCRIBE and UNSUBSCRIBE that have no answer yet.
@@ -343,7 +369,14 @@ class Local:
         clock = asyncio.get_running_loop().time
         while True:
             for said in self._said:
-                await self._handle(said)
+                if type(said) is Pub:
+                    if self._asking or self._going >= _GOING or self._going_bytes > _GOING_BYTES:
+                        await self._until_room()
+                    self._publish(said)
+                elif type(said) is Acks:
+                    self._acks(said.packet_ids)
+                else:
+                    await self._handle(said)
             self._said.clear()
             if self._fault is not None:
                 raise End(Refusal("broken", "", str(self._fault)))
@@ -370,17 +403,17 @@ class Local:
             elif clock() - self._heard >= seconds:
                 raise End(Refusal("silent", "", "silent for 1.5 keep alives"))
 
+    async def _until_room(self) -> None:
+        if self._asking:
+            # Who publishes without waiting for SUBACK is to get what it publishes.
+            self._answered.clear()
+            await self._answered.wait()
+        while self._going >= _GOING or self._going_bytes > _GOING_BYTES:
+            self._room.clear()
+            await self._room.wait()
+
     async def _handle(self, said: Said) -> None:
         match said:
-            case Pub():
-                if self._asking:
-                    # Who publishes without waiting for SUBACK is to get what it publishes.
-                    self._answered.clear()
-                    await self._answered.wait()
-                while len(self._going) >= _GOING or sum(self._going.values()) > _GOING_BYTES:
-                    self._room.clear()
-                    await self._room.wait()
-                self._publish(said)
             case Sub():
                 self._asking += 1
                 await self._subs.put(said)
@@ -418,38 +451,32 @@ class Local:
     # --- publish ---
 
     def _publish(self, pub: Pub) -> None:
-        if pub.qos == 2 and pub.packet_id in self._received.accepted:
-            self._send(self._wire.ack("PUBREC", pub.packet_id))
+        topic, payload, qos, _, _, packet_id, *_ = pub
+        if qos == 2 and packet_id in self._received.accepted:
+            self._send(self._wire.ack("PUBREC", packet_id))
             return
-        if pub.qos == 2 and len(self._received.accepted) >= UNRELEASED:
+        if qos == 2 and len(self._received.accepted) >= UNRELEASED:
             why = f"{UNRELEASED} messages of QoS 2 wait for their PUBREL"
             raise End(Refusal("much", "agent.unreleased", why))
-        self._number += 1
-        self._going[self._number] = len(pub.payload) + len(pub.topic) + 256
-        self._mine.publish(self.client_id, pub, self._answer(self._number, pub))
+        answers = self._answers
+        if answers is None:
+            account = self._mine
+            answers = self._answers = _Answers(self, account, self.client_id, self._received)
+        size = len(payload) + len(topic) + 256
+        self._going += 1
+        self._going_bytes += size
+        answer = partial(answers.tell, size, topic, qos, packet_id)
+        answers.account.publish(self.client_id, pub, answer)
 
-    def _answer(self, number: int, pub: Pub) -> Answer:
-        """What the site's decision means here. It may come when nobody is there any more, so it
-        holds nothing of the message, nor of this connection but the ids that were accepted."""
-        received, topic, qos, packet_id = self._received, pub.topic, pub.qos, pub.packet_id
-        me, account, client_id = weakref.ref(self), self._mine, self.client_id
-
-        def answer(refusal: Refusal | None) -> None:
-            if refusal is not None:
-                log.info("%s", f"{client_id}: {topic}: refused: {refusal}")
-                account.tell(topic, refusal)
-            if qos == 2:
-                # Even if nobody is there any more: who comes back may send it again.
-                received.decided(packet_id, refusal is None)
-            if (local := me()) is not None:
-                del local._going[number]
-                local._room.set()
-                local._decided(qos, packet_id, refusal)
-
-        return answer
-
-    def _decided(self, qos: int, packet_id: int, refusal: Refusal | None) -> None:
+    def decided(self, size: int, qos: int, packet_id: int, refusal: Refusal | None) -> None:
+        """The site has, about a PUBLISH of this client."""
+        self._going -= 1
+        self._going_bytes -= size
+        self._room.set()
         if self._dialect is None or self._ended.done() or not qos:
+            return
+        if refusal is None and qos == 1:
+            self._send(build.puback(packet_id))
             return
         account = self._mine
         if refusal is not None and not self._dialect.tells and not account.user.acknowledge:
@@ -538,57 +565,73 @@ class Local:
         window = self._hello.window if self._hello is not None else 1
         if self._group is not None:
             self._group.create_task(self._watch(seat), name="agent: site's connection")
+        flights, judge, wire = self._flights, account.user.discovery.judge, self._wire
         while True:
             try:
-                message = seat.receive_nowait() or await seat.receive()
+                # No more than it has room for: what waits is bounded by the seat's inbox.
+                some = await seat.receive_some(max(1, window - len(flights)))
             except (ClientError, SealError) as error:
                 raise End(Refusal("away", "agent.away", str(error))) from None
-            judge = account.user.discovery.judge
-            if refusal := judge(message.sender, message.topic, message.payload):
-                log.warning("%s", f"{self.client_id}: withheld: {refusal}")
-                account.tell(message.topic, refusal)
-                if seat.settle(message) and message.qos == 2 and message.came is not None:
-                    self._withheld.add(message.came.packet_id)
-                continue
-            came = message.came
-            packet_id, dup = 0, False
-            if came is not None:
-                while len(self._flights) >= window and seat.error is None:
-                    self._space.clear()
-                    await self._space.wait()
-                if seat.error is not None:
-                    # What it has not acknowledged comes again, in another connection.
-                    raise End(Refusal("away", "agent.away", str(seat.error)))
-                packet_id = self._place(message)
-                dup = came.dup and self._kept
-            packet = self._wire.message(message, packet_id, message.qos, dup)
-            if packet:
-                self._send(packet)
-            elif came is not None:
-                # Larger than the client takes: done with, as if it had been read.
-                self._acked(Ack("PUBACK" if message.qos == 1 else "PUBREC", packet_id, 0x97))
-            while len(self._out) > _UNREAD:
-                self._drained.clear()
-                await self._drained.wait()
+            for message in some:
+                if refusal := judge(message.sender, message.topic, message.payload):
+                    self._withhold(seat, message, refusal)
+                    continue
+                came = message.came
+                packet_id, dup = 0, False
+                if came is not None:
+                    if len(flights) >= window:
+                        await self._until_space(seat, window)
+                    packet_id = self._place(message, came.packet_id)
+                    dup = came.dup and self._kept
+                packet = wire.message(message, packet_id, message.qos, dup)
+                if packet:
+                    self._send(packet)
+                elif came is not None:
+                    # Larger than the client takes: done with, as if it had been read.
+                    self._acked(Ack("PUBACK" if message.qos == 1 else "PUBREC", packet_id, 0x97))
+                while len(self._out) > _UNREAD:
+                    self._drained.clear()
+                    await self._drained.wait()
+
+    async def _until_space(self, seat: Client, window: int) -> None:
+        while len(self._flights) >= window and seat.error is None:
+            self._space.clear()
+            await self._space.wait()
+        if seat.error is not None:
+            # What it has not acknowledged comes again, in another connection.
+            raise End(Refusal("away", "agent.away", str(seat.error)))
+
+    def _withhold(self, seat: Client, message: Message, refusal: Refusal) -> None:
+        log.warning("%s", f"{self.client_id}: withheld: {refusal}")
+        self._mine.tell(message.topic, refusal)
+        if seat.settle(message) and message.qos == 2 and message.came is not None:
+            self._withheld.add(message.came.packet_id)
 
     async def _watch(self, seat: Client) -> None:
         """No answer that makes room comes from a site's connection that is over."""
         await seat.ended()
         self._space.set()
 
-    def _place(self, message: Message) -> int:
+    def _place(self, message: Message, theirs: int) -> int:
         """The local packet id: that of the site for a session that is kept."""
-        if message.came is None:
-            return 0
-        theirs = message.came.packet_id
-        if self._kept:
-            packet_id = theirs
-        else:
-            packet_id = self._ids.take()
+        packet_id = theirs if self._kept else self._ids.take()
         if message.qos == 2:
             self._local[theirs] = packet_id
         self._flights[packet_id] = _Flight(message)
         return packet_id
+
+    def _acks(self, packet_ids: tuple[int, ...]) -> None:
+        """PUBACKs of 3.1.1."""
+        seat, flights = self._seat, self._flights
+        for packet_id in packet_ids if seat is not None else ():
+            flight = flights.get(packet_id)
+            message = None if flight is None else flight.message
+            if seat is None or message is None or message.qos != 1:
+                continue
+            seat.settle(message)
+            del flights[packet_id]
+            self._ids.release(packet_id)
+        self._space.set()
 
     def _acked(self, ack: Ack) -> None:
         if ack.kind == "PUBREL":
@@ -664,8 +707,9 @@ class Local:
     # --- bytes ---
 
     def _send(self, data: bytes) -> None:
+        if not self._out:
+            self._written.set()
         self._out += data
-        self._written.set()
 
     async def _write(self) -> None:
         while True:

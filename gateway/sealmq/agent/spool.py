@@ -119,7 +119,7 @@ class Spool:
 
     def waits(self, user: str) -> bool:
         """Whether any of this user's is unsent."""
-        return self._unsent[user] > 0
+        return self._unsent.get(user, 0) > 0
 
     def put(self, user: str, one: Kept, again: bool) -> asyncio.Future[int]:
         """On disk once it is done: its place. again: it may be there already (DUP), and then keeps

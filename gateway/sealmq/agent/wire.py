@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from sealmq.client import Message
@@ -19,7 +20,7 @@ from sealmq.mqtt import (
     Packet,
     Pingreq,
     ProtocolError,
-    Puback,
+    Pubacks,
     Pubcomp,
     Publish,
     Pubrec,
@@ -108,6 +109,9 @@ class Hello:
     expiry: int = FOREVER
 
 
+_NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+
 class Pub(NamedTuple):
     """PUBLISH. put: for policy families. expiry: seconds, None for none."""
 
@@ -117,7 +121,7 @@ class Pub(NamedTuple):
     retain: bool
     dup: bool
     packet_id: int
-    put: Mapping[str, Sequence[str]] = {}
+    put: Mapping[str, Sequence[str]] = _NOTHING
     expiry: int | None = None
     fault: str = ""
 
@@ -140,6 +144,12 @@ class Ack(NamedTuple):
     code: int = 0
 
 
+class Acks(NamedTuple):
+    """PUBACKs of 3.1.1 that came one after the other."""
+
+    packet_ids: tuple[int, ...]
+
+
 class Ping(NamedTuple):
     """PINGREQ."""
 
@@ -153,7 +163,7 @@ class Bye(NamedTuple):
     expiry: int | None = None
 
 
-Said: TypeAlias = Hello | Pub | Sub | Ack | Ping | Bye
+Said: TypeAlias = Hello | Pub | Sub | Ack | Acks | Ping | Bye
 
 
 class Dialect(Protocol):
@@ -185,10 +195,23 @@ class Three:
     tells = False
 
     def __init__(self) -> None:
-        self._decoder = Decoder(MAX_PACKET, max_connect=MAX_CONNECT, connect_first=True)
+        self._decoder = Decoder(
+            MAX_PACKET, max_connect=MAX_CONNECT, connect_first=True, together=True
+        )
 
     def feed(self, data: bytes) -> list[Said]:
-        return [_from_three(packet) for packet in self._decoder.feed(data)]
+        said: list[Said] = []
+        for packet in self._decoder.feed(data):
+            if type(packet) is Publish:
+                topic, _, payload, qos, retain, dup, packet_id = packet
+                # NamedTuple's own constructor takes longer than the rest.
+                fields = topic, payload, qos, retain, dup, packet_id, _NOTHING, None, ""
+                said.append(tuple.__new__(Pub, fields))
+            elif type(packet) is Pubacks:
+                said.append(Acks(packet.packet_ids))
+            else:
+                said.append(_from_three(packet))
+        return said
 
     def connack(self, present: bool, refusal: Refusal | None, made: str) -> bytes:
         if refusal is not None:
@@ -196,7 +219,8 @@ class Three:
         return build.connack(present, 0)
 
     def message(self, m: Message, packet_id: int, qos: int, dup: bool) -> bytes:
-        return build.publish(m.topic, m.payload, qos, m.retain, dup, packet_id)
+        # Whoever opened it has checked its topic.
+        return build.publish(m.topic.encode(), m.payload, qos, m.retain, dup, packet_id)
 
     def note(self, topic: str, payload: bytes) -> bytes:
         return build.publish(topic, payload)
@@ -235,14 +259,11 @@ def _from_three(packet: Packet) -> Said:
                 packet.client_id, clean, not clean, packet.keepalive, last, packet.username,
                 packet.password,
             )  # fmt: skip
-        case Publish():
-            p = packet
-            return Pub(p.topic, p.payload, p.qos, p.retain, p.dup, p.packet_id)
         case Subscribe():
             return Sub(True, packet.packet_id, packet.filters)
         case Unsubscribe():
             return Sub(False, packet.packet_id, tuple((f, 0) for f in packet.filters))
-        case Puback() | Pubrec() | Pubrel() | Pubcomp():
+        case Pubrec() | Pubrel() | Pubcomp():
             return Ack(type(packet).__name__.upper(), packet.packet_id)
         case Pingreq():
             return Ping()
@@ -441,6 +462,7 @@ class Opening:
 
 
 __all__ = [
-    "Ack", "Bye", "Dialect", "Five", "Hello", "LastWill", "Opening", "Ping", "ProtocolError", "Pub",
+    "Ack", "Acks", "Bye", "Dialect", "Five", "Hello", "LastWill", "Opening", "Ping",
+    "ProtocolError", "Pub",
     "Refusal", "Said", "Sub", "Three",
 ]  # fmt: skip

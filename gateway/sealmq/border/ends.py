@@ -11,6 +11,7 @@ from sealmq.bridge.passing import Passing
 from sealmq.client import Client, ClientError, Options
 from sealmq.client.cipher import make
 from sealmq.client.foreign import Reader
+from sealmq.client.opener import Plan
 from sealmq.client.seal import seal_inner
 from sealmq.client.values import Message
 from sealmq_spec.reader import Message as Opened
@@ -25,6 +26,9 @@ class Plain(bytes):
 
 
 class _Keeping(Reader):
+    def _plan_inner(self, plan: Plan, plain: bytes) -> None:
+        """Each m1 is to be kept, so none is opened without `_open_inner`."""
+
     def _open_inner(
         self,
         topic: bytes,
@@ -71,7 +75,12 @@ class Reading(Client):
     def _fresh(self) -> None:
         super()._fresh()
         self._boots.reader = _Keeping(self._boots.identity, make, _KEPT)
-        self._desk.take = self.take
+        self._desk.take = self._took
+
+    def _took(self, messages: list[Message]) -> None:
+        if self.take is not None:
+            for message in messages:
+                self.take(message)
 
     @property
     def label(self) -> int:

@@ -38,11 +38,15 @@ class Crossing(NamedTuple):
 
     def pack(self) -> bytes:
         """The body of its frame."""
-        raw = self.topic.encode()
-        head = _HEAD.pack(
-            self.seq, self.flags, self.hops, self.site, self.label, self.token, len(raw)
-        )
-        return head + raw + self.m1
+        return pack(*self)
+
+
+def pack(
+    seq: int, flags: int, hops: int, site: bytes, label: int, token: bytes, topic: str, m1: bytes
+) -> bytes:
+    """The body of a message's frame."""
+    raw = topic.encode()
+    return _HEAD.pack(seq, flags, hops, site, label, token, len(raw)) + raw + m1
 
 
 def unpack(body: bytes) -> Crossing:
@@ -55,7 +59,7 @@ def unpack(body: bytes) -> Crossing:
         topic = raw.decode()
     except UnicodeDecodeError:
         raise Malformed("a topic that is no UTF-8") from None
-    return Crossing(seq, flags, hops, site, label, token, topic, m1)
+    return tuple.__new__(Crossing, (seq, flags, hops, site, label, token, topic, m1))
 
 
 def check(one: Crossing, own: bytes) -> None:

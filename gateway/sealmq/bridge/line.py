@@ -180,17 +180,22 @@ class Line(asyncio.Protocol):
 
     async def receive(self) -> tuple[int, bytes]:
         """The next frame. LineLost, also after SILENT_S without one."""
+        [frame] = await self.receive_some(1)
+        return frame
+
+    async def receive_some(self, most: int = 1024) -> list[tuple[int, bytes]]:
+        """The next frames, at least one and at most so many. LineLost, as `receive`."""
         while not self._frames:
             if self._why:
                 raise LineLost(self._why)
             self._waits = self._loop.create_future()
             await self._waits
-        kind, body = self._frames.popleft()
+        some = [self._frames.popleft() for _ in range(min(most, len(self._frames)))]
         if not self._frames and self._unread:
             if self._unread > _UNREAD and not self._why:
                 self._transport.resume_reading()
             self._unread = 0
-        return kind, body
+        return some
 
     async def close(self) -> None:
         """Send what is queued, and end it."""

@@ -20,7 +20,6 @@ from sealmq.site.model import Peer
 from sealmq_spec.errors import SealError
 
 from . import crossing
-from .crossing import Crossing
 from .line import (
     ANSWER,
     FAR,
@@ -38,7 +37,7 @@ from .line import (
     Own,
     call,
 )
-from .passing import head
+from .passing import which
 from .spool import Message, Spool, Waiting
 from .traffic import Handed, Traffic, now_ms
 
@@ -46,6 +45,8 @@ log = logging.getLogger("sealmq.bridge")
 
 # Messages that the peer has not answered.
 INFLIGHT = 64
+# So many are sent: they go on as one client's, which may have 60 that its broker has not taken.
+AHEAD = 56
 # Between two tries to call a peer, at first and at most.
 WAIT_S = 0.5, 15.0
 # Of records, and of packets, so much is sent a second, and twice as much is read: neither takes
@@ -99,8 +100,9 @@ class Neighbour:
         self._ours = asyncio.Event()  # the peer has taken our keys
         self._given: set[tuple[str, int]] = set()
         self._answered: dict[int, Message] = {}
+        # What the judge has for it, to be sent before the next message.
+        self._records_due: list[bytes] = []
         self._sent, self._handed = Handed(_SENT), Handed()
-        self._queue: asyncio.Queue[Crossing] = asyncio.Queue(INFLIGHT)
         self._under_way = 0
         self._reads: dict[int, Budget] = {}
         self._sends: dict[int, Budget] = {}
@@ -151,16 +153,17 @@ class Neighbour:
         self._reads = {kind: Budget(2 * RATE, 2 * BURST, now) for kind in (RECORD, FAR)}
         self._sends = {kind: Budget(RATE, BURST, now) for kind in (RECORD, FAR)}
         self._sent, self._handed = Handed(_SENT), Handed(begun=now)
-        self._queue, self._under_way = asyncio.Queue(INFLIGHT), 0
+        self._under_way = 0
         self._ours.clear()
         self._given.clear()
         self._answered.clear()
+        self._records_due = []
         self.line, why = line, "ended"
         try:
             self._host.joined(self._name, line)
             await self.give()
             async with asyncio.TaskGroup() as group:
-                for work in (self._read(line), self._send(line), self._take(line), _beat(line)):
+                for work in (self._read(line), self._send(line), _beat(line)):
                     group.create_task(work, name="bridge: line")
         except BaseExceptionGroup as errors:
             error = first_error(errors)
@@ -197,44 +200,52 @@ class Neighbour:
         while True:
             self.news.clear()
             await self._records(line, self._host.judge.pending(self._name))
-            room = INFLIGHT - len(self._answered)
+            room = AHEAD - len(self._answered)
             some = self._host.spool.after(self._name, last, room)
             for one in some:
                 last = one.seq
-                await self._one(line, one)
+                while not self._one(line, one):
+                    await self._before(line, one.message)
             await line.flush()
             if not some:
                 await self.news.wait()
 
-    async def _one(self, line: Line, one: Waiting) -> None:
+    def _one(self, line: Line, one: Waiting) -> bool:
+        """Send it, unless it may not go, or has. False: something goes `_before` it."""
         host, message = self._host, one.message
         if not host.traffic.still_goes(self._name, message):
             self._end(one, "it may not have it any more")
-            return
-        said = head(message.m1)
-        which = message.site + said.origin, said.ctr
-        if which in self._sent:
+            return True
+        origin, ctr, epoch = which(message.m1)
+        sent = message.site + origin, ctr
+        if sent in self._sent:
             host.spool.done(self._name, one)
-            return
+            return True
         # Keys first: what comes before them is refused there.
+        known = not message.label or (message.label, epoch) in self._given
+        self._records_due = self._records_due or host.judge.pending(self._name)
+        if self._records_due or not known or not self._ours.is_set():
+            return False
+        # From now on: what comes again after a kill may be in the spool already, and the peer takes
+        # the second of one line for a replay.
+        self._sent.add(sent)
+        self._answered[one.seq] = message
+        site, number, _, hops, token, topic, flags, m1 = message
+        line.send(MESSAGE, crossing.pack(one.seq, flags, hops, site, number, token, topic, m1))
+        return True
+
+    async def _before(self, line: Line, message: Message) -> None:
+        host = self._host
         if not self._ours.is_set():
             await self._ours.wait()
-        if message.label and (message.label, said.epoch) not in self._given:
+        _, _, epoch = which(message.m1)
+        if message.label and (message.label, epoch) not in self._given:
             await self.give()
             await host.far_keys(message.label)
             await self._ours.wait()
-            self._given.add((message.label, said.epoch))
-        if records := host.judge.pending(self._name):
-            await self._records(line, records)
-        # From now on: what comes again after a kill may be in the spool already, and the peer takes
-        # the second of one line for a replay.
-        self._sent.add(which)
-        self._answered[one.seq] = message
-        body = Crossing(
-            one.seq, message.flags, message.hops, message.site, message.number,
-            message.token, message.topic, message.m1,
-        )  # fmt: skip
-        line.send(MESSAGE, body.pack())
+            self._given.add((message.label, epoch))
+        records, self._records_due = self._records_due, []
+        await self._records(line, records)
 
     async def _records(self, line: Line, records: Iterable[bytes]) -> None:
         for record in records:
@@ -252,7 +263,6 @@ class Neighbour:
             self._host.spool.done(self._name, Waiting(seq, message))
         else:
             self._end(Waiting(seq, message), f"{self._name}: {reason}")
-        self.news.set()
 
     def _end(self, one: Waiting, why: str) -> None:
         self._host.traffic.lost(self._name, one.message, why)
@@ -263,27 +273,37 @@ class Neighbour:
     async def _read(self, line: Line) -> None:
         host = self._host
         while True:
-            kind, body = await line.receive()
+            frames = await line.receive_some()
             if line.backlog > _UNREAD:
                 raise LineLost("it does not read what it is sent")
-            if kind == MESSAGE:
-                if self._under_way >= INFLIGHT:
-                    raise LineLost(f"more than {INFLIGHT} messages that nobody has answered")
-                self._under_way += 1
-                self._queue.put_nowait(crossing.unpack(body))
-            elif kind == ANSWER:
-                self._answer(body)
-            elif kind in (RECORD, FAR):
-                await self._within(kind, body)
-            elif kind == KEYS:
-                await host.keys_of(self._name, line.peer, body)
-                line.send(TAKEN)
-            elif kind == TAKEN:
-                self._ours.set()
-            elif kind == PING:
-                line.send(PONG)
-            elif kind not in (HELLO, PONG):
-                raise LineLost(f"a frame of type {kind}")
+            answered = False
+            for kind, body in frames:
+                if kind == MESSAGE:
+                    self._message(line, body)
+                elif kind == ANSWER:
+                    self._answer(body)
+                    answered = True
+                elif kind in (RECORD, FAR):
+                    await self._within(kind, body)
+                elif kind == KEYS:
+                    await host.keys_of(self._name, line.peer, body)
+                    line.send(TAKEN)
+                elif kind == TAKEN:
+                    self._ours.set()
+                elif kind == PING:
+                    line.send(PONG)
+                elif kind not in (HELLO, PONG):
+                    raise LineLost(f"a frame of type {kind}")
+            if answered:
+                self.news.set()
+
+    def _message(self, line: Line, body: bytes) -> None:
+        if self._under_way >= INFLIGHT:
+            raise LineLost(f"more than {INFLIGHT} messages that nobody has answered")
+        self._under_way += 1
+        one = crossing.unpack(body)
+        answer = partial(self._decided, line, one.seq)
+        self._host.traffic.take(self._name, self._handed, one, answer)
 
     async def _within(self, kind: int, body: bytes) -> None:
         host, now = self._host, now_ms()
@@ -299,20 +319,15 @@ class Neighbour:
             return
         host.judge.receive(self._name, body, now)
 
-    # Begun in their order, so that they leave in it.
-    async def _take(self, line: Line) -> None:
-        async with asyncio.TaskGroup() as group:
-            while True:
-                one = await self._queue.get()
-                group.create_task(self._taken(line, one), name="bridge: message")
-
-    async def _taken(self, line: Line, one: Crossing) -> None:
-        code, reason = await self._host.traffic.take(self._name, self._handed, one)
-        self._host.spool.then(partial(self._answers, line, crossing.answer(one.seq, code, reason)))
+    def _decided(self, line: Line, seq: int, code: int, reason: str) -> None:
+        """It is answered once what is to be kept of it is written."""
+        body = crossing.answer(seq, code, reason)
+        self._host.spool.then(partial(self._answers, line, body))
 
     def _answers(self, line: Line, body: bytes) -> None:
-        self._under_way -= 1
-        line.send(ANSWER, body)
+        if line is self.line:  # else nobody waits for it any more
+            self._under_way -= 1
+            line.send(ANSWER, body)
 
 
 async def _beat(line: Line) -> None:

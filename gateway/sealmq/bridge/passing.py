@@ -6,24 +6,24 @@ link alone. What it receives is acknowledged by `settle`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from sealmq.client import Client, ClientError, Options
 from sealmq.client.cipher import make
-from sealmq.client.errors import TimedOut
+from sealmq.client.opener import Opener, Plan
 from sealmq.client.operations import Draft
 from sealmq.client.values import Message, News
 from sealmq_spec.const import LIVE, WILL
 from sealmq_spec.envelope import CTR1, get_m1
 from sealmq_spec.errors import Malformed, SealError
 from sealmq_spec.reader import Message as Opened
-from sealmq_spec.reader import Reader
+from sealmq_spec.tlv import EMPTY
 from sealmq_spec.topics import check_topic
 
 _KEPT = 64
+_new = tuple.__new__
 # Where sender, boot and salt begin in an m1; up to the counter.
 _WHOSE = CTR1 - 14
 
@@ -46,7 +46,13 @@ def head(m1: bytes) -> Head:
     _, kind, untimed, epoch, sender, _, _, ctr, t_pub, life = get_m1(m1, 0, len(m1))
     if untimed or kind == WILL:
         raise Malformed("a will: they do not cross")
-    return Head(kind, epoch, sender, m1[_WHOSE:CTR1], ctr, t_pub, life)
+    return _new(Head, (kind, epoch, sender, m1[_WHOSE:CTR1], ctr, t_pub, life))
+
+
+def which(m1: bytes) -> tuple[bytes, int, int]:
+    """origin, ctr and epoch of an m1 whose head has been looked at."""
+    ctr, epoch = m1[CTR1 : CTR1 + 3], m1[2:5]
+    return m1[_WHOSE:CTR1], int.from_bytes(ctr, "big"), int.from_bytes(epoch, "big")
 
 
 @lru_cache(1024)
@@ -54,7 +60,7 @@ def _raw(topic: str) -> bytes:
     return check_topic(topic)
 
 
-class _Unopened(Reader):
+class _Unopened(Opener):
     def _open_inner(
         self,
         topic: bytes,
@@ -71,11 +77,26 @@ class _Unopened(Reader):
         m1 = bytes(payload[o:end])
         return Opened(tails[3], m1, tails[0], 0, 0, how, {})
 
+    def _inside(
+        self, plan: Plan, topic: bytes, head: bytes, plain: bytes, s2: int, now: int
+    ) -> Opened:
+        # What the TLV block says of label and topic; the same as it was means the same.
+        end = plain[0] + 1
+        block = plain[:end]
+        known = plan.inner.get(block)
+        if known is None:
+            opened = super()._inside(plan, topic, head, plain, s2, now)
+            if plain[0] < 128 and len(plan.inner) < self.limit:
+                plan.inner[block] = opened.topic, opened.label
+            return opened
+        text, label = known
+        return _new(Opened, (text, plain[end:], label, 0, 0, plan.how, {}))
+
 
 class Passing(Client):
-    """take: gets this client and each message, whose payload is an m1."""
+    """take: gets this client and messages, whose payloads are m1."""
 
-    take: Callable[[Passing, Message], None] | None = None
+    take: Callable[[Passing, list[Message]], None] | None = None
 
     @classmethod
     def of(
@@ -83,7 +104,7 @@ class Passing(Client):
         enrolment: Mapping[str, Any],
         address: tuple[str, int],
         options: Options,
-        take: Callable[[Passing, Message], None] | None,
+        take: Callable[[Passing, list[Message]], None] | None,
         on_news: Callable[[News], None] | None = None,
     ) -> Passing:
         """Not connected yet. address: the site's own mediator's."""
@@ -104,23 +125,14 @@ class Passing(Client):
     async def pass_on(self, topic: str, m1: bytes, qos: int, retain: bool, within: float) -> None:
         """Publish an m1 of another site. As `publish` otherwise."""
         draft = Draft(topic, _raw(topic), m1, qos, retain, LIVE, 0, passed=True)
-        operations = self._running()
-        begun = operations.begin(draft)
-        if begun is None:
-            await operations.publish(draft, None, within)
-            return
-        ctr, acked = begun
-        limit = asyncio.get_running_loop().call_later(within, _too_late, acked, topic)
-        try:
-            await acked
-        finally:
-            limit.cancel()
-            operations.forget(ctr)
+        await self._running().publish(draft, None, within)
 
-
-def _too_late(acked: asyncio.Future[None], topic: str) -> None:
-    if not acked.done():
-        acked.set_exception(TimedOut(f"publish to {topic}: no answer"))
+    def pass_on_nowait(
+        self, topic: str, m1: bytes, retain: bool, over: Callable[[Exception | None], None]
+    ) -> bool:
+        """The same with QoS 1, as `publish_nowait`."""
+        draft = _new(Draft, (topic, _raw(topic), m1, 1, retain, LIVE, 0, EMPTY, True))
+        return self._operations.publish_nowait(draft, over)
 
 
 __all__ = ["ClientError", "Head", "Passing", "SealError", "head"]

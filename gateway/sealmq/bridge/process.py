@@ -13,7 +13,7 @@ import logging
 import sqlite3
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -43,10 +43,10 @@ from .far import Relay
 from .line import Line, LineLost, Own
 from .neighbour import Neighbour
 from .passing import Passing
-from .serving import Changed, deliver, forever, mediator_at, opened, write_told
+from .serving import Changed, Work, deliver_soon, forever, mediator_at, opened, write_told
 from .spool import Message, Spool, Told
 from .told import ROLE
-from .traffic import Import, Traffic, now_ms
+from .traffic import Import, Over, Traffic, now_ms
 
 log = logging.getLogger("sealmq.bridge")
 
@@ -106,6 +106,8 @@ class Bridge:
             soon=self._soon,
         )  # fmt: skip
         self._ended = False
+        # Of what it does while it runs.
+        self._group: asyncio.TaskGroup | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.traffic = Traffic(
             shown.site, self.spool, self.judge, self._deliver, self._audit.write, self._news
@@ -123,6 +125,7 @@ class Bridge:
             self._begin()
             await self._clients()
             async with asyncio.TaskGroup() as group:
+                self._group = group
                 for name, work in (
                     ("keys", self._keys()),
                     ("tick", self._tick()),
@@ -134,6 +137,7 @@ class Bridge:
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
         finally:
+            self._group = None
             with contextlib.suppress(sqlite3.Error):
                 self.spool.write()  # and is acknowledged
             for client in (*self._out.values(), *self._in.values()):
@@ -276,24 +280,36 @@ class Bridge:
         self.traffic.lost(neighbour, one, why)
 
     def _take(
-        self, label: str, number: int, peer: str, client: Passing, message: Delivered
+        self, label: str, number: int, peer: str, client: Passing, messages: list[Delivered]
     ) -> None:
-        one = message.topic, message.qos, message.payload
-        safe, kept = partial(client.settle, message), not client.options.clean
-        self.traffic.own(label, number, *one, peer, safe, kept and message.qos > 0)
+        own, kept = self.traffic.own, not client.options.clean
+        to: set[str] = set()
+        for message in messages:
+            topic, m1, _, _, _, _, qos, *_ = message
+            safe = partial(client.settle, message)
+            to.update(own(label, number, topic, qos, m1, peer, safe, kept and qos > 0))
+        self._news(to)
 
-    def _news(self, to: tuple[str, ...] = ()) -> None:
-        for name in to or self._neighbours:
+    def _news(self, to: Iterable[str]) -> None:
+        for name in to:
             if name in self._neighbours:
                 self._neighbours[name].news.set()
 
-    async def _deliver(self, where: Import, one: Crossing) -> None:
+    def _deliver(self, where: Import, one: Crossing, over: Over) -> None:
         """SealError: it will never be taken. What may heal is waited for."""
         client = self._in.get(where)
         if client is None:
-            raise Unavailable("its label does not come here any more")
-        topic = f"@{where.peer}/{one.topic}"
-        await deliver(client, topic, one.m1, bool(one.flags & 1), keys_s=_KEYS_S)
+            over(Unavailable("its label does not come here any more"))
+            return
+        topic, retain = f"@{where.peer}/{one.topic}", one.flags & 1 == 1
+        deliver_soon(client, topic, one.m1, retain, over, self._later, _KEYS_S)
+
+    def _later(self, work: Work) -> None:
+        # Who ends has its clients tell, too: what has not been answered is brought again.
+        if self._group is None:
+            work.close()
+        else:
+            self._group.create_task(work, name="bridge: message")
 
     # --- keys ---
 
@@ -338,7 +354,7 @@ class Bridge:
         self.traffic.names = found.names
         self._config = config
         self._configure()
-        self._news()
+        self._news(self._neighbours)
         self._again, self._wait = 0.0, _CLOSED_S[0]
 
     # --- keys for sites that are no neighbours ---
@@ -440,7 +456,7 @@ class Bridge:
         kept = time.monotonic()
         while True:
             self.judge.tick(now_ms())
-            self._news()
+            self._news(self._neighbours)
             for behind in self._far.values():
                 if time.monotonic() >= behind.due:
                     await self._send_far(behind)

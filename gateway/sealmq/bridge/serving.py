@@ -14,6 +14,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,16 @@ from sealmq.site.config import load
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.site.values import ANYWHERE
-from sealmq_spec.errors import SealError, Stale, Unavailable, WrongEpoch
+from sealmq_spec.errors import SealError, Unavailable, WrongEpoch
 
 from .line import LineLost
 from .passing import Passing
+from .traffic import Over
 
 log = logging.getLogger("sealmq.bridge")
 
+Work = Coroutine[Any, Any, None]
+Later = Callable[[Work], object]
 WAIT_S = 0.5, 15.0
 """Between two runs, at first and at most."""
 _PUBLISH_S = 15.0
@@ -86,17 +90,57 @@ async def deliver(
         try:
             await client.pass_on(topic, m1, 1, retain, _PUBLISH_S)
             return
-        except WrongEpoch:
-            if time.monotonic() - begun > keys_s:
+        except (ClientError, SealError) as error:
+            if not _may_heal(error, keys_s - (time.monotonic() - begun)):
                 raise
-        except Stale:
-            raise
-        except Refused as error:
-            if not isinstance(error, Unavailable):
-                raise
-        except ClientError as error:
             log.info("publishing again: %s", error)
         await asyncio.sleep(0.2)
+
+
+def deliver_soon(
+    client: Passing,
+    topic: str,
+    m1: bytes,
+    retain: bool,
+    over: Over,
+    later: Later,
+    keys_s: float = 0.0,
+) -> None:
+    """As `deliver`, at once: `over` is told, once, None or the SealError. What has to wait, for
+    room, the broker or keys, is `later`'s."""
+    waits = partial(_waits, client, topic, m1, retain, over, keys_s)
+    if not client.pass_on_nowait(topic, m1, retain, partial(_told, over, later, waits, keys_s)):
+        later(waits())
+
+
+async def _waits(
+    client: Passing, topic: str, m1: bytes, retain: bool, over: Over, keys_s: float
+) -> None:
+    try:
+        await deliver(client, topic, m1, retain, keys_s=keys_s)
+    except SealError as error:
+        over(error)
+    else:
+        over(None)
+
+
+def _told(
+    over: Over, later: Later, waits: Callable[[], Work], keys_s: float, error: Exception | None
+) -> None:
+    if error is None or not _may_heal(error, keys_s):
+        over(error)
+    else:
+        log.info("publishing again: %s", error)
+        later(waits())
+
+
+def _may_heal(error: Exception, keys_s: float) -> bool:
+    """Of what publishing raises. keys_s: for how long the mediator may not have heard of keys."""
+    if isinstance(error, WrongEpoch):
+        return keys_s > 0
+    if isinstance(error, Refused):
+        return isinstance(error, Unavailable)
+    return isinstance(error, ClientError)
 
 
 def write_told(layout: Layout, role: str, lines: Mapping[str, Any]) -> None:

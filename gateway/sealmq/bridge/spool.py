@@ -163,14 +163,16 @@ class Spool:
         fresh = self._fresh[self._seq] = _Fresh(self._seq, one, to)
         for who in to:
             self._queues.setdefault(who, {})[self._seq] = fresh
-            self._hold(who, fresh.cost, 1)
+            held = self._held.setdefault(who, [0, 0])
+            held[0] += 1
+            held[1] += fresh.cost
         self._fresh_bytes += fresh.cost
         if safe is not None:
             fresh.safe.append(safe)
-        if hold and self._fresh_bytes <= HOLD_BYTES:
-            self._age()
-        else:
+        if not hold or self._fresh_bytes > HOLD_BYTES:
             self.plan()
+        elif not self._ageing:
+            self._age()
         return self._seq
 
     def join(self, seq: int, safe: Told) -> bool:
@@ -212,7 +214,11 @@ class Spool:
             self._done.setdefault(neighbour, {})[one.seq] = cost(one.message.topic, one.message.m1)
             self._age()
         elif neighbour in fresh.waits:
-            self._leave(fresh, neighbour)
+            fresh.waits.discard(neighbour)
+            del self._queues[neighbour][fresh.seq]
+            held = self._held[neighbour]
+            held[0] -= 1
+            held[1] -= fresh.cost
             if not fresh.waits:
                 self._out(fresh)
 
@@ -224,11 +230,6 @@ class Spool:
                 self.done(who, one)
         self.write()
 
-    def _leave(self, fresh: _Fresh, who: str) -> None:
-        fresh.waits.discard(who)
-        del self._queues[who][fresh.seq]
-        self._hold(who, fresh.cost, -1)
-
     def _out(self, fresh: _Fresh) -> None:
         """It is not in memory any more: each neighbour has it, or it is on disk."""
         del self._fresh[fresh.seq]
@@ -237,11 +238,6 @@ class Spool:
             del self._queues[who][fresh.seq]
         for safe in fresh.safe:
             safe()
-
-    def _hold(self, who: str, cost: int, sign: int) -> None:
-        held = self._held.setdefault(who, [0, 0])
-        held[0] += sign
-        held[1] += sign * cost
 
     # --- from neighbours ---
 
@@ -252,7 +248,8 @@ class Spool:
     def came(self, origin: bytes, ctr: int) -> None:
         """It has come, and is where it belongs: written with all else of this turn."""
         self._seen.add(origin, ctr)
-        self.plan()
+        if not self._planned:
+            self.plan()
 
     def then(self, told: Told) -> None:
         """Call it once all that is there now is written."""

@@ -12,10 +12,11 @@ import asyncio
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
-from sealmq.families.between import Judge
+from sealmq.families.between import Judge, Ruling
 from sealmq_spec.errors import SealError
 from sealmq_spec.origin import message_id
 
@@ -31,6 +32,10 @@ _HANDED = 4096
 _SETTLE_S = 10.0
 
 
+Which = tuple[bytes, int]
+"""A message: whose boot session it is of, and its counter."""
+
+
 class Import(NamedTuple):
     """A label that comes here: of which peer, and what it calls it."""
 
@@ -43,21 +48,18 @@ class Import(NamedTuple):
         return f"{self.label}@{self.peer}"
 
 
-class Handed:
+class Handed(OrderedDict[Which, None]):
     """The last messages that went over one line and were answered; so nobody sends one twice.
     begun: by the monotonic clock."""
 
     def __init__(self, most: int = _HANDED, begun: float = 0.0) -> None:
+        super().__init__()
         self._most, self.begun = most, begun
-        self._last: OrderedDict[tuple[bytes, int], None] = OrderedDict()
 
-    def __contains__(self, which: tuple[bytes, int]) -> bool:
-        return which in self._last
-
-    def add(self, which: tuple[bytes, int]) -> None:
-        self._last[which] = None
-        if len(self._last) > self._most:
-            self._last.popitem(last=False)
+    def add(self, which: Which) -> None:
+        self[which] = None
+        if len(self) > self._most:
+            self.popitem(last=False)
 
 
 COUNTED = frozenset(
@@ -75,8 +77,25 @@ COUNTED = frozenset(
 THERE, REFUSED = "refused there", "refused here"
 """Under which messages that are given up are counted."""
 
-Deliver = Callable[[Import, Crossing], Awaitable[None]]
-"""Publishes it below @PEER/. SealError: it will never be taken."""
+Over = Callable[[Exception | None], None]
+Deliver = Callable[[Import, Crossing, Over], None]
+"""Publishes it below @PEER/. Called once: None, or a SealError: it will never be taken."""
+Answer = Callable[[int, str], None]
+"""What a neighbour is answered: code and reason."""
+
+
+class _Coming(NamedTuple):
+    """A message of a neighbour's that is about to be delivered here, or to go on."""
+
+    neighbour: str
+    handed: Handed
+    one: Crossing
+    sent: Which
+    which: Which
+    answer: Answer
+    issuer: str
+    here: Import | None
+    onward: tuple[str, ...]
 
 
 class Traffic:
@@ -89,7 +108,7 @@ class Traffic:
         judge: Judge,
         deliver: Deliver,
         audit: Callable[..., None],
-        told: Callable[[tuple[str, ...]], None],
+        told: Callable[[Iterable[str]], None],
     ) -> None:
         self._site, self._spool, self._judge = site, spool, judge
         self._deliver, self._audit, self._told = deliver, audit, told
@@ -107,16 +126,18 @@ class Traffic:
         self.dropped: dict[str, Counter[str]] = {}
         # The last messages for each neighbour, and their numbers in the spool.
         self._left: dict[str, OrderedDict[tuple[bytes, int], int]] = {}
-        self._coming: dict[tuple[bytes, int], asyncio.Future[None]] = {}
+        # What is being delivered here, and who waits for what becomes of it.
+        self._coming: dict[Which, list[Callable[[], None]]] = {}
 
     # --- from here ---
 
     def own(
         self, label: str, number: int, topic: str, qos: int, m1: bytes, peer: str,
         safe: Told, kept: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> tuple[str, ...]:  # fmt: skip
         """A message of an own client, for a peer that its label is exported to: it goes there, or
-        to all neighbours that may have it where the peer is none. `safe` is called once it may be
+        to all neighbours that may have it where the peer is none. Gives those for which it waits
+        now. `safe` is called once it may be
         acknowledged. kept: it comes again if this process ends before that; so it stays in memory
         while lines are up.
         """
@@ -126,38 +147,43 @@ class Traffic:
         except SealError as error:
             self.drop(peer, topic, str(error), label)
             safe()
-            return
+            return ()
         who = self.names.get(said.sender, "")
         found = self._judge.outbound(who, topic, label, now_ms())
         to = found.to if found.ok else ()
         if peer in self.neighbours:
-            to = tuple(n for n in to if n == peer)
+            to = (peer,) if peer in to else ()
         if not to:
             why = "no neighbour may have it" if found.ok else found.reason
             self.drop(peer, topic, f"it does not leave: {why}", label)
             safe()
-            return
+            return ()
         # Another peer's copy of it may have gone there already, or its own before it was answered.
         which = self._site + said.origin, said.ctr
-        fresh = tuple(n for n in to if which not in self._left.setdefault(n, OrderedDict()))
-        parts = set[int]()
-        if fresh != to:
-            parts = {self._left[n][which] for n in to if n not in fresh}
+        fresh, parts = to, set[int]()
+        for n in to:
+            left = self._left.get(n)
+            if left is not None and which in left:
+                parts.add(left[which])
+                fresh = tuple(other for other in fresh if other != n)
         if fresh:
             flags = min(qos, 1) << 1 | (said.kind and 1)
-            one = Message(self._site, number, label, 1, found.token, topic, flags, m1)
+            fields = self._site, number, label, 1, found.token, topic, flags, m1
+            one: Message = tuple.__new__(Message, fields)
             alone = safe if not parts else None
             seq = self._spool.put(one, fresh, alone, hold=kept and self.up.issuperset(fresh))
             for n in fresh:
-                left = self._left[n]
+                left = self._left.get(n)
+                if left is None:
+                    left = self._left[n] = OrderedDict()
                 left[which] = seq
                 if len(left) > _HANDED:
                     left.popitem(last=False)
-            self._told(fresh)
             if alone is not None:
-                return
+                return fresh
             parts.add(seq)
         self._once(parts, safe)
+        return fresh
 
     def _once(self, parts: set[int], safe: Told) -> None:
         """Have `safe` called once all of these are."""
@@ -182,84 +208,105 @@ class Traffic:
 
     # --- from neighbours ---
 
-    async def take(self, neighbour: str, handed: Handed, one: Crossing) -> tuple[int, str]:
-        """What the neighbour is answered. handed: what has come over its line."""
+    def take(self, neighbour: str, handed: Handed, one: Crossing, answer: Answer) -> None:
+        """Have the neighbour answered, once. handed: what has come over its line."""
         try:
             crossing.check(one, self._site)
             said = head(one.m1)
         except SealError as error:
-            return self._refused(neighbour, one, str(error))
+            answer(*self._refused(neighbour, one, str(error)))
+            return
         sent = one.site + said.origin, said.ctr
         if sent in handed:
             self._judge.observe(neighbour, "replay", now_ms())
-            return self._refused(neighbour, one, "replay: it has handed this over before")
+            why = "replay: it has handed this over before"
+            answer(*self._refused(neighbour, one, why))
+            return
+        self._judged(neighbour, handed, one, sent, answer)
+
+    def _judged(
+        self, neighbour: str, handed: Handed, one: Crossing, sent: Which, answer: Answer
+    ) -> None:
+        judge = self._judge
+        again = partial(self._judged, neighbour, handed, one, sent, answer)
+        # Its token may not be known before the line's records are here.
+        issuer = judge.issuer(neighbour, one.token)
+        if not issuer and _later(handed, again):
+            return
         # Whoever calls a message another site's uses up none of that site's numbers.
-        issuer = await self._issuer(neighbour, handed, one)
-        which = one.site + issuer.encode() + said.origin, said.ctr
-        while (coming := self._coming.get(which)) is not None:
+        which = one.site + issuer.encode() + sent[0][len(one.site) :], sent[1]
+        if (waiting := self._coming.get(which)) is not None:
             # Twice at once: the second waits for what becomes of the first.
-            await asyncio.wait((coming,))
-        if not self._spool.seen(*which):
-            done = self._coming[which] = asyncio.get_running_loop().create_future()
-            try:
-                why = await self._new(neighbour, handed, one, which)
-            finally:
-                del self._coming[which]
-                done.set_result(None)
-            if why:
-                return self._refused(neighbour, one, why)
-        handed.add(sent)
-        return crossing.OK, ""
+            waiting.append(again)
+            return
+        if self._spool.seen(*which):
+            handed.add(sent)
+            answer(crossing.OK, "")
+            return
+        ruling = judge.message(neighbour, one.token, one.topic, now_ms())
+        if ruling.heals and not ruling.accept and _later(handed, again):
+            return
+        here = self.imports.get((one.site, one.label))
+        if why := self._objection(neighbour, one, ruling, here):
+            answer(*self._refused(neighbour, one, why))
+            return
+        onward = () if one.hops >= HOPS else tuple([n for n in ruling.to if n != neighbour])
+        if here is None and ruling.to and not onward:
+            why = f"hops: it has passed {one.hops} sites, at most {HOPS} are allowed"
+            answer(*self._refused(neighbour, one, why))
+            return
+        fields = neighbour, handed, one, sent, which, answer, ruling.issuer, here, onward
+        coming: _Coming = tuple.__new__(_Coming, fields)
+        self._coming[which] = []
+        if here is None:
+            self._over(coming, None)
+            return
+        try:
+            self._deliver(here, one, partial(self._over, coming))
+        except BaseException:
+            self._coming.pop(which, None)
+            raise
 
-    async def _issuer(self, neighbour: str, handed: Handed, one: Crossing) -> str:
-        """Of its token; "": it is not known, also once the line's records should be here."""
-        issuer = self._judge.issuer(neighbour, one.token)
-        while not issuer and await _later(handed):
-            issuer = self._judge.issuer(neighbour, one.token)
-        return issuer
-
-    async def _new(
-        self, neighbour: str, handed: Handed, one: Crossing, which: tuple[bytes, int]
-    ) -> str:
-        """Why it is refused; "": it is where it belongs."""
-        ruling = self._judge.message(neighbour, one.token, one.topic, now_ms())
-        while ruling.heals and not ruling.accept and await _later(handed):
-            ruling = self._judge.message(neighbour, one.token, one.topic, now_ms())
+    def _objection(self, neighbour: str, one: Crossing, ruling: Ruling, here: Import | None) -> str:
+        """Why it is refused; "": it is not."""
         if not ruling.accept:
             return f"{ruling.reason} ({ruling.rule})"
         known = self.sites.get(ruling.issuer)
         if known is not None and known != one.site:
             self._judge.observe(neighbour, "outside", now_ms())
             return f"its token is of {ruling.issuer}, and it is of another site"
-        here = self.imports.get((one.site, one.label))
         if here is not None and here.peer != ruling.issuer:
             return f"its token is of {ruling.issuer}, and its label of {here.peer}"
         # At an end of the graph a copy ends, too; where it could go on, and may not, it is named.
-        behind = self.neighbours - {neighbour, ruling.issuer}
-        if here is None and not ruling.to and (behind or not self._judge.relays):
-            return "not exported: nothing of that label belongs here, or goes on from here"
-        onward = () if one.hops >= HOPS else tuple(n for n in ruling.to if n != neighbour)
-        if here is None and ruling.to and not onward:
-            return f"hops: it has passed {one.hops} sites, at most {HOPS} are allowed"
-        try:
-            if here is not None:
-                await self._deliver(here, one)
-                if self._judge.relays:  # else nobody asks who has handed it over
-                    topic = f"@{here.peer}/{one.topic}"
-                    id = message_id(one.m1)
-                    self._judge.delivered(neighbour, id, topic, here.here, now_ms())
-        except SealError as error:
-            if not onward:
-                return str(error)
-            self.drop(neighbour, self._shown(one, ruling.issuer), str(error))
-        # In one transaction, and after the own broker has it: a kill before that has it brought
-        # again, and readers drop what they have; none between these two spools it twice.
-        if onward:
-            goes = one.site, one.label, "", one.hops + 1, one.token, one.topic, one.flags, one.m1
-            self._spool.put(Message(*goes), onward)
-            self._told(onward)
-        self._spool.came(*which)
+        if here is None and not ruling.to:
+            behind = self.neighbours - {neighbour, ruling.issuer}
+            if behind or not self._judge.relays:
+                return "not exported: nothing of that label belongs here, or goes on from here"
         return ""
+
+    def _over(self, coming: _Coming, error: Exception | None) -> None:
+        """It is with the own broker, or is none of its messages, or will never be taken (error)."""
+        neighbour, handed, one, sent, which, answer, issuer, here, onward = coming
+        waiting = self._coming.pop(which)
+        if error is not None and not onward:
+            answer(*self._refused(neighbour, one, str(error)))
+        else:
+            if error is not None:
+                self.drop(neighbour, self._shown(one, issuer), str(error))
+            elif here is not None and self._judge.relays:  # else nobody asks who handed it over
+                topic, id = f"@{here.peer}/{one.topic}", message_id(one.m1)
+                self._judge.delivered(neighbour, id, topic, here.here, now_ms())
+            # In one transaction, and after the own broker has it: a kill before that has it brought
+            # again, and readers drop what they have; none between these two spools it twice.
+            if onward:
+                goes = one.site, one.label, "", one.hops + 1, one.token, one.topic, one.flags
+                self._spool.put(Message(*goes, one.m1), onward)
+                self._told(onward)
+            self._spool.came(*which)
+            handed.add(sent)
+            answer(crossing.OK, "")
+        for again in waiting:
+            again()
 
     def _refused(self, neighbour: str, one: Crossing, why: str) -> tuple[int, str]:
         self.drop(neighbour, self._shown(one), why)
@@ -287,11 +334,11 @@ class Traffic:
         self._audit("bridge-dropped", peer=neighbour, topic=topic, label=label, reason=why)
 
 
-async def _later(handed: Handed) -> bool:
-    """A little later, if the line's records may still be on their way."""
+def _later(handed: Handed, work: Callable[[], None]) -> bool:
+    """Do it a little later, if the line's records may still be on their way."""
     if time.monotonic() - handed.begun >= _SETTLE_S:
         return False
-    await asyncio.sleep(0.2)
+    asyncio.get_running_loop().call_later(0.2, work)
     return True
 
 

@@ -22,6 +22,7 @@ from sealmq_spec.session import Session
 from .cipher import make
 from .core import Core
 from .foreign import Reader
+from .names import Names
 from .opening import take_answer
 from .outbox import Outbox
 from .randomness import mono_ms, new_salt
@@ -54,6 +55,7 @@ class Boots:
         self._speech = speech
         self._settle = settle
         self.reader = Reader(identity, make, _KEPT, known_tlv)
+        self.names = Names()
         self.received = QoS2Receiver()
         self.refused: Counter[str] = Counter()
         self.outbox = Outbox(self._speech)
@@ -120,6 +122,7 @@ class Boots:
         ident = copy.copy(self.identity)
         self.session = Session(ident, make, boot, new_salt(boot, self._kg_nonce))
         self.reader.session = self.session
+        self.reader.plans.clear()
         return self.session
 
     def core(self, session: Session) -> Core:
@@ -133,6 +136,7 @@ class Boots:
             self._may_leave(),
             self._settle,
             self._speech,
+            self.names,
         )
 
     def turn(self, session: Session) -> bool:

@@ -43,6 +43,7 @@ from .speech import speech
 from .state import State, StateFile
 from .values import Message, News, Notice, Options
 
+_new = tuple.__new__
 # Topics that were checked before.
 _TOPICS = 256
 Payload = bytes | bytearray | memoryview | str
@@ -214,7 +215,9 @@ class Client:
         draft = _draft(topic, payload, qos, retain, life, None, put)
         if retain and not draft.payload:
             draft = draft._replace(kind=CLEAR)
-        return self._running().publish_nowait(draft, over)
+        if not self._live:
+            raise Closed("the client is not connected")
+        return self._operations.publish_nowait(draft, over)
 
     async def clear(
         self,
@@ -304,11 +307,14 @@ class Client:
         `disconnect`, or what ended the client; first come those that have been acknowledged."""
         if not self._live and self._life.error is None:
             raise Closed("the client is not connected")
-        return await self._operations.receive(within)
+        [message] = await self._operations.receive(1, within)
+        return message
 
-    def receive_nowait(self) -> Message | None:
-        """The next message if `receive` has not to wait for it, else None."""
-        return self._operations.receive_nowait()
+    async def receive_some(self, most: int) -> list[Message]:
+        """The next messages, at most so many and at least one. As `receive` otherwise."""
+        if not self._live and self._life.error is None:
+            raise Closed("the client is not connected")
+        return self._operations.receive_nowait(most) or await self._operations.receive(most, None)
 
     async def messages(self) -> AsyncIterator[Message]:
         """Messages as they come, until `disconnect`. Raises what ended the connection otherwise."""
@@ -322,10 +328,10 @@ class Client:
     def settle(self, message: Message) -> bool:
         """With Options.settle: acknowledge a message of QoS 1 or 2. False, and nothing sent, when
         the connection in which it came is over."""
-        core = self._life.core
-        if core is None or message.came is None or not core.brought(message):
+        core, came = self._life.core, message.came
+        if core is None or came is None or came.of is not core.came_of:
             return False
-        self._life.send(message.came.ack)
+        self._life.send(came.ack)
         return True
 
     def complete(self, packet_id: int) -> None:
@@ -514,7 +520,8 @@ def _draft(
     if put:
         tlv = {**registry.items(put), **(tlv or {})}
     block = publishers(tlv.items()) if tlv else EMPTY
-    return Draft(topic, raw, data, qos, retain, kind, life, block)
+    # NamedTuple's own constructor takes as long as all of this.
+    return _new(Draft, (topic, raw, data, qos, retain, kind, life, block, False))
 
 
 @functools.lru_cache(_TOPICS)

@@ -15,6 +15,7 @@ from sealmq.mqtt import (
     Connack,
     Pingresp,
     Puback,
+    Pubacks,
     Pubcomp,
     Publish,
     Pubrec,
@@ -50,19 +51,22 @@ from sealmq_spec.const import (
 )
 from sealmq_spec.errors import Malformed, SealError, WrongEpoch
 from sealmq_spec.news import get_news
-from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
 from sealmq_spec.tlv import EMPTY
 
 from . import events as ev
 from .errors import BadWelcome, ClientError, ConnectionLost, PeerFault, connect_refused
 from .intake import Intake, ack
+from .names import Names
+from .opener import Opener
 from .outbox import Outbox
-from .seal import seal_message, seal_passed
+from .seal import Link, seal_message, seal_passed
 from .speech import V311, Came, Farewell, Hint, Speech
-from .values import WHAT, Message, News, Notice
+from .values import WHAT, News, Notice
 
 log = logging.getLogger("sealmq.client")
+
+_OTHERS = CONTROL[0], PUBLIC[0]
 
 # Remaining length of the largest PUBLISH that can be valid (SPEC.md 9).
 MAX_PACKET = MAX_TOPIC + 4 + M2_MIN + (M3_HEAD - M2_HEAD) + 2 + MAX_TLV + MAX_PAYLOAD
@@ -83,13 +87,14 @@ class Core:
     def __init__(
         self,
         session: Session,
-        reader: Reader,
+        reader: Opener,
         outbox: Outbox,
         received: QoS2Receiver,
         refused: Counter[str],
         may_leave: bool = True,
         settle: bool = False,
         speech: Speech = V311,
+        names: Names | None = None,
     ) -> None:
         self._speech = speech
         self.session, self.reader, self.outbox = session, reader, outbox
@@ -102,11 +107,14 @@ class Core:
         self._received = received
         self._present = False
         self._decoder = speech.decoder(MAX_PACKET)
+        self._link: Link | None = None
         # What came in and has not been looked at, and what the peer broke behind it.
         self._packets: deque[Came] = deque()
         self._broken: Exception | None = None
         self._out = bytearray()
-        self._intake = Intake(session, reader, received, refused, settle, speech)
+        self._intake = Intake(session, reader, received, refused, settle, speech, names)
+        self.came_of = self._intake
+        """What Came.of is of messages of this connection."""
         # packet id -> ctrs of the tokens that the answer speaks of.
         self._asked: dict[int, tuple[int, ...]] = {}
 
@@ -114,10 +122,6 @@ class Core:
     def present(self) -> bool:
         """Whether the MQTT session was there before."""
         return self._present
-
-    def brought(self, message: Message) -> bool:
-        """Whether the message came in this connection, and waits to be settled."""
-        return message.came is not None and message.came.of is self._intake
 
     def take(self) -> bytes:
         """What the protocol itself wants sent; empty afterwards."""
@@ -147,7 +151,9 @@ class Core:
         """
         flags = qos << 1 | retain
         if passed:
-            ctr, sealed = seal_passed(self.session, topic, payload, flags, mono, block)
+            if self._link is None or self._link.km is not self.session.ident.km:
+                self._link = Link(self.session)
+            ctr, sealed = seal_passed(self._link, topic, payload, flags, mono, block)
         else:
             ctr, sealed = seal_message(self.session, topic, payload, flags, kind, life, mono, block)
         packet_id = self.outbox.ids.take() if qos else 0
@@ -212,10 +218,24 @@ class Core:
         """What came behind an Answer means."""
         out: list[ev.Event] = []
         fault: Exception | None = None
-        while self._packets and fault is None:
-            packet = self._packets.popleft()
+        packets, intake, ready = self._packets, self._intake, Stage.READY
+        now = self.session.now_ms(mono)
+        while packets and fault is None:
+            packet = packets.popleft()
             try:
-                self._take(packet, mono, out)
+                if self.stage is not ready:
+                    self._opening(packet, mono, out)
+                    now = self.session.now_ms(mono)
+                elif type(packet) is Publish and not (
+                    packet.topic_raw[0] in _OTHERS and _is_told(packet)
+                ):
+                    if intake.seeks:
+                        intake.no_record(mono, out)
+                    if not (packet.qos == 2 and self._again(packet)):
+                        intake.message(packet, now, mono, out)
+                else:
+                    self._take(packet, mono, out)
+                    now = self.session.now_ms(mono)
             except (ClientError, SealError) as error:
                 fault = error
             except Exception as error:  # a defect of ours must not outlive the connection
@@ -231,15 +251,10 @@ class Core:
             out.append(ev.Fault(fault))
         return out
 
-    def _take(self, packet: Came, mono: int, out: list[ev.Event]) -> None:
+    def _opening(self, packet: Came, mono: int, out: list[ev.Event]) -> None:
         if isinstance(packet, Farewell):
-            why = f", {packet.reason[:100]!r}" if packet.reason else ""
-            raise ConnectionLost(
-                f"the mediator ended the connection (MQTT 5, reason {packet.code:#04x}{why})"
-            )
-        if self.stage is Stage.READY:
-            self._take_ready(packet, mono, out)
-        elif self.stage is Stage.CONNACK:
+            raise _ended(packet)
+        if self.stage is Stage.CONNACK:
             if not isinstance(packet, Connack):
                 raise BadWelcome(f"{type(packet).__name__} arrived where CONNACK was due")
             if packet.code:
@@ -280,19 +295,24 @@ class Core:
         if self.session.outdated():
             out.append(ev.Outdated())
 
-    def _take_ready(self, packet: Came, mono: int, out: list[ev.Event]) -> None:
-        if not (isinstance(packet, Publish) and packet.topic_raw == CONTROL):
+    # All but messages.
+    def _take(self, packet: Came, mono: int, out: list[ev.Event]) -> None:
+        if self._intake.seeks and not (isinstance(packet, Publish) and packet.topic_raw == CONTROL):
             self._intake.no_record(mono, out)
         match packet:
             case Publish():
-                self._publish(packet, mono, out)
+                self._told(packet, mono, out)
+            case Pubacks():
+                self._acked(self.outbox.pubacks(packet.packet_ids), out)
             case Puback():
-                self._acked(self.outbox.puback(packet.packet_id), out)
+                self._acked(self.outbox.pubacks((packet.packet_id,)), out)
             case Pubrec():
                 self.outbox.pubrec(packet.packet_id)
                 self._out += build.pubrel(packet.packet_id)
             case Pubcomp():
-                self._acked(self.outbox.pubcomp(packet.packet_id), out)
+                self._acked((self.outbox.pubcomp(packet.packet_id),), out)
+            case Farewell():
+                raise _ended(packet)
             case Pubrel():
                 self._received.release(packet.packet_id)
                 if self._settle:
@@ -326,11 +346,11 @@ class Core:
                 "and no sealed notice says so"
             )
         if packet.kind == "PUBACK":
-            self._acked(self.outbox.puback(packet.packet_id), out)
+            self._acked(self.outbox.pubacks((packet.packet_id,)), out)
         else:
             # It ends here: no PUBREL follows (MQTT 5, section 4.3.3).
             self.outbox.pubrec(packet.packet_id)
-            self._acked(self.outbox.pubcomp(packet.packet_id), out)
+            self._acked((self.outbox.pubcomp(packet.packet_id),), out)
 
     def _answered(self, packet_id: int, kind: str) -> tuple[int, ...]:
         ctrs = self._asked.pop(packet_id, None)
@@ -339,30 +359,34 @@ class Core:
         self.outbox.ids.release(packet_id)
         return ctrs
 
-    def _acked(self, ctr: int | None, out: list[ev.Event]) -> None:
-        if ctr is None:
+    def _acked(self, found: Sequence[int | None], out: list[ev.Event]) -> None:
+        ctrs = [ctr for ctr in found if ctr is not None]
+        if len(ctrs) < len(found):
             # Twice acknowledged, or made up: harmless, and worth a count.
-            self.refused["UnexpectedAck"] += 1
-        else:
-            out.append(ev.Acked(ctr))
+            self.refused["UnexpectedAck"] += len(found) - len(ctrs)
+        if ctrs:
+            out.append(ev.Acked(ctrs))
 
     # --- PUBLISH ---------------------------------------------------------------------------------
 
-    def _publish(self, packet: Publish, mono: int, out: list[ev.Event]) -> None:
-        known = packet.qos == 2 and not self._received.accept(packet.packet_id)
+    def _again(self, packet: Publish) -> bool:
+        known = not self._received.accept(packet.packet_id)
         # Without DUP it is another message (SPEC.md 6.2). The reader's windows drop it if it came
         # before all the same.
         if known and packet.dup and not self._settle:
             self._out += ack(packet)
+            return True
+        return False
+
+    # A control packet, or a record.
+    def _told(self, packet: Publish, mono: int, out: list[ev.Event]) -> None:
+        if packet.qos == 2 and self._again(packet):
             return
         try:
             if packet.topic_raw == CONTROL:
                 self._control(packet, mono, out)
-            elif packet.topic_raw.startswith(PUBLIC):
-                self._intake.record(packet.payload, mono, out)
             else:
-                self._intake.message(packet, mono, out)
-                return
+                self._intake.record(packet.payload, mono, out)
         except SealError as error:
             self._intake.dismiss(packet, error, out)
             return
@@ -377,7 +401,7 @@ class Core:
         if packet.payload[:1] != bytes((DOWN,)):
             raise Malformed(f"control packet begins with {packet.payload[:1].hex()}")
         op, said = self.session.down(packet.payload, mono)
-        if op != OP_RECORD:
+        if op != OP_RECORD and self._intake.seeks:
             self._intake.no_record(mono, out)
         if op == OP_RECEIPT:
             out.append(ev.Receipted())
@@ -403,6 +427,17 @@ class Core:
             out.append(ev.Outdated())
         elif op == OP_WELCOME:
             raise Malformed("a second welcome in one connection")
+
+
+def _ended(said: Farewell) -> ConnectionLost:
+    why = f", {said.reason[:100]!r}" if said.reason else ""
+    return ConnectionLost(
+        f"the mediator ended the connection (MQTT 5, reason {said.code:#04x}{why})"
+    )
+
+
+def _is_told(packet: Publish) -> bool:
+    return packet.topic_raw == CONTROL or packet.topic_raw.startswith(PUBLIC)
 
 
 def _is_control(packet: Publish) -> bool:

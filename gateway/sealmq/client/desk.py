@@ -47,7 +47,7 @@ class Desk:
         self.news: deque[News] = deque(maxlen=_NOTICES)
         self._on_notice, self._on_news = on_notice, on_news
         # Whoever takes messages before they are acknowledged; None: they wait in the inbox.
-        self.take: Callable[[Message], None] | None = None
+        self.take: Callable[[list[Message]], None] | None = None
         # Told of each PUBREL, where the application settles what came.
         self.on_release: Callable[[int], None] | None = None
         # Messages that a notice refuses, by ctr, until their acknowledgement comes: up to then a
@@ -58,33 +58,33 @@ class Desk:
         """Whether an operation waits for an answer."""
         return any((self.acks, self.grants, self.receipts, self.replies))
 
-    def handle(self, event: ev.Event, session: Session) -> bytes:
+    def handle(self, event: ev.Event, session: Session) -> bytes | bytearray:
         """Hand an event on; returns what has to be sent for it. A Fault raises its error."""
         match event:
             case ev.Arrived():
                 if self.take is not None:
-                    self.take(event.message)
+                    self.take(event.messages)
                 else:
-                    self.inbox.add(event.message)
-                # Else whoever takes it from the inbox settles it.
-                return event.ack if event.message.came is None else b""
+                    self.inbox.add(event.messages)
+                return event.due
+            case ev.Acked():
+                for ctr in event.ctrs if self._refused else ():
+                    self._settle(ctr)
+                self.acks.resolve(event.ctrs, None)
             case ev.Released():
                 if self.on_release is not None:
                     self.on_release(event.packet_id)
             case ev.Dismissed():
                 log.debug("refused on %s: %s", event.topic, event.error)
                 return event.ack
-            case ev.Acked():
-                self._settle(event.ctr)
-                self.acks.resolve(event.ctr, None)
             case ev.Removed():
-                self.grants.resolve(event.ctr, 0)
+                self.grants.resolve((event.ctr,), 0)
             case ev.Pong():
                 # A receipt that was owed came before it. QoS 0 has no other answer.
                 for ctr in [c for c in self._refused if self.acks.subject(c) is None]:
                     self._settle(ctr)
             case ev.Replied():
-                self.replies.resolve(event.ctr, event.data)
+                self.replies.resolve((event.ctr,), event.data)
             case ev.Granted():
                 self._granted(event)
             case ev.Told():
@@ -132,7 +132,7 @@ class Desk:
     def _receipted(self, session: Session) -> None:
         for ctr in self.receipts:
             if session.receipted(ctr):
-                self.receipts.resolve(ctr, None)
+                self.receipts.resolve((ctr,), None)
         for ctr in list(self._refused):
             if session.receipted(ctr):
                 del self._refused[ctr]
@@ -146,7 +146,7 @@ class Desk:
 
     def _granted(self, event: ev.Granted) -> None:
         if event.code != _REFUSED:
-            self.grants.resolve(event.ctr, event.code)
+            self.grants.resolve((event.ctr,), event.code)
             return
         # The notice may stand behind the SUBACK; without one it is a refusal all the same.
         filt = self.grants.subject(event.ctr) or ""

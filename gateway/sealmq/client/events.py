@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -28,12 +29,13 @@ class OtherTime:
     came behind it was looked at or acknowledged, since by the old time it is stale."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Arrived:
-    """A message to deliver. `ack` is sent once it is queued."""
+    """Messages to deliver, which came one after the other. `due` is sent once they are queued:
+    acknowledgements, but for those of messages that the application settles."""
 
-    message: Message
-    ack: bytes
+    messages: list[Message]
+    due: bytearray
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,9 @@ class Dismissed:
 
 @dataclass(frozen=True, slots=True)
 class Acked:
-    """PUBACK or PUBCOMP for the message `ctr`."""
+    """PUBACK or PUBCOMP for the messages `ctrs`."""
 
-    ctr: int
+    ctrs: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)

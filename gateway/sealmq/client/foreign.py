@@ -11,6 +11,7 @@ from sealmq_spec.origin import Reader as _Reader
 from sealmq_spec.origin import message_id
 from sealmq_spec.reader import Message
 
+from .opener import Whole
 from .seal import command_body
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _MOST, _EVERY_MS = 5, 60_000
 so that its application has a word left, too."""
 
 
-class Reader(_Reader):
+class Reader(Whole, _Reader):
     """`last`: which message of another site it has begun to open; b"": none."""
 
     last = b""

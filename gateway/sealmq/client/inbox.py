@@ -8,7 +8,7 @@ between two messages must not wait for an acknowledgement that it keeps itself f
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .bell import Bell
 from .values import Message
@@ -30,33 +30,27 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def add(self, message: Message) -> None:
-        """Queue a message. The caller asks `admits` before it reads on."""
-        self._messages.append(message)
-        self._bytes += _size(message)
+    def add(self, messages: Sequence[Message]) -> None:
+        """Queue messages. The caller asks `admits` before it reads on."""
+        self._messages.extend(messages)
+        for message in messages:
+            self._bytes += len(message.payload) + len(message.topic) + _FIXED
         self._bell.ring()
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages)
 
-    @property
-    def first(self) -> Message | None:
-        """The oldest message, which stays."""
-        return self._messages[0] if self._messages else None
-
-    def pop(self) -> Message:
-        """The oldest message; IndexError when there is none."""
-        message = self._messages.popleft()
-        self._bytes -= _size(message)
+    def pop(self, most: int) -> list[Message]:
+        """The oldest messages, at most so many."""
+        waiting = self._messages
+        popped = [waiting.popleft() for _ in range(min(most, len(waiting)))]
+        for message in popped:
+            self._bytes -= len(message.payload) + len(message.topic) + _FIXED
         self._bell.ring()
-        return message
+        return popped
 
     def admits(self, operation_waits: bool) -> bool:
         """Whether more may be read from the socket."""
         stretch = _STRETCH if operation_waits else 1
         few = len(self._messages) < self._limit * stretch
         return few and self._bytes < self._limit_bytes * stretch
-
-
-def _size(message: Message) -> int:
-    return len(message.payload) + len(message.topic) + _FIXED

@@ -31,6 +31,7 @@ from .errors import (
 from .randomness import mono_ms, new_nonce
 from .state import own_epoch
 from .values import Notice, Options
+from .wire import Wire
 
 log = logging.getLogger("sealmq.client")
 
@@ -39,7 +40,6 @@ _DRAIN_S = 10.0
 _ASK_AGAIN_S, _ASK_AGAIN_MOST_S = 5.0, 60.0
 _DAY_MS = 86_400_000
 _BACKLOG = 4 * 1024 * 1024
-_CLOGGED = 256 * 1024
 # Trying again would not help with these; of CONNACK's codes, 3 aside, nothing will either.
 _FINAL = (ConnectRefused, StateError, Denied, Unsupported)
 
@@ -65,7 +65,12 @@ class Life:
         self.error: Exception | None = None
         self.over = asyncio.Event()
         self._opened: Opened | None = None
-        self._usable = False
+        self.send: Callable[[bytes], None] = self._nowhere
+        """Queue bytes on the present connection."""
+        self.wire: Wire | None = None
+        """Of the present connection."""
+        self.core: Core | None = None
+        """Of the connection that may be used now, if there is one."""
         self._task: asyncio.Task[None] | None = None
         self._stale = asyncio.Event()
         # The epoch of the client's label that is needed.
@@ -83,24 +88,12 @@ class Life:
     # --- for operations --------------------------------------------------------------------------
 
     @property
-    def core(self) -> Core | None:
-        """The core of the connection that may be used now, if there is one."""
-        return self._opened.core if self._opened is not None and self._usable else None
-
-    @property
     def may_renew(self) -> bool:
         """Whether there is any way to new roots."""
         return self._door.may_renew
 
-    def send(self, data: bytes) -> None:
-        """Queue bytes on the present connection."""
-        if self._opened is not None:
-            self._opened.wire.send(data)
-
-    @property
-    def clogged(self) -> bool:
-        """Whether much is queued on the present connection."""
-        return self._opened is not None and self._opened.wire.backlog > _CLOGGED
+    def _nowhere(self, data: bytes) -> None:
+        """There is no connection: what is sent is lost."""
 
     async def flush(self) -> None:
         """Wait until the present connection takes more. ConnectionLost."""
@@ -161,7 +154,7 @@ class Life:
         What has been acknowledged can still be received; nothing more is acknowledged.
         """
         # Taken away from its task, which closes without a goodbye, and is cancelled meanwhile.
-        opened, self._opened, self._usable = self._opened, None, False
+        opened = self._left()
         if opened is not None:
             opened.core.close()
             if goodbye:
@@ -186,7 +179,8 @@ class Life:
         self._desk.fail(error)
 
     def _use(self, opened: Opened) -> None:
-        self._opened, self._usable = opened, True
+        self._opened, self.core = opened, opened.core
+        self.wire, self.send = opened.wire, opened.wire.send
         # Before anybody can send something new: what is sent again, then the filters.
         opened.wire.send(opened.core.take())
         self._desk.resumed(opened.core.session)
@@ -198,8 +192,13 @@ class Life:
         self._tell("connected")
         self._desk.bell.ring()
 
+    def _left(self) -> Opened | None:
+        opened, self._opened, self.core, self.wire = self._opened, None, None, None
+        self.send = self._nowhere
+        return opened
+
     async def _drop(self) -> None:
-        opened, self._opened, self._usable = self._opened, None, False
+        opened = self._left()
         if opened is not None:
             opened.core.close()
             await opened.wire.close()
@@ -323,7 +322,7 @@ class Life:
                 self._tell("the client's label has a newer epoch, and this client has no way to it")
             elif not await self._new_roots(opened):
                 break
-        self._usable = False
+        self.core = None
         try:
             async with asyncio.timeout(_DRAIN_S):
                 await self._desk.bell.until(self._settled)

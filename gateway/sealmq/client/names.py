@@ -25,19 +25,19 @@ class Names:
     """By pairs of label and client."""
 
     def __init__(self) -> None:
-        self._told: dict[Pair, tuple[str, str]] = {}
+        self.told: dict[Pair, tuple[str, str]] = {}
         self._failed: dict[Pair, int] = {}
 
     def missing(self, messages: Iterable[Message], mono: int) -> list[Pair]:
         """The pairs to ask for, at most MOST."""
         pairs = dict.fromkeys((m.label_number, m.sender_number) for m in messages)
-        lacking = (p for p in pairs if p not in self._told and self._failed.get(p, 0) <= mono)
+        lacking = (p for p in pairs if p not in self.told and self._failed.get(p, 0) <= mono)
         return [pair for _, pair in zip(range(MOST), lacking, strict=False)]
 
     def lacks(self, message: Message, mono: int) -> bool:
         """Whether it has to be asked for."""
         pair = message.label_number, message.sender_number
-        return pair not in self._told and self._failed.get(pair, 0) <= mono
+        return pair not in self.told and self._failed.get(pair, 0) <= mono
 
     @staticmethod
     def question(pairs: Iterable[Pair]) -> bytes:
@@ -58,9 +58,10 @@ class Names:
             names = [text.decode() for text in texts]
         except UnicodeDecodeError:
             raise Malformed("a name that is no UTF-8") from None
-        if len(self._told) > _KEPT:
-            self._told.clear()
-        self._told.update(zip(pairs, zip(names[::2], names[1::2], strict=True), strict=True))
+        if len(self.told) > _KEPT:
+            self.told.clear()
+        for (label, sender), *named in zip(pairs, names[::2], names[1::2], strict=True):
+            self.told[(label, sender)] = named[0] or f"#{label}", named[1] or f"#{sender}"
 
     def failed(self, pairs: Iterable[Pair], mono: int) -> None:
         """No answer came: they are not asked for again so soon."""
@@ -70,10 +71,5 @@ class Names:
 
     def named(self, message: Message) -> Message:
         """With names, as far as they are known."""
-        label, sender = self._told.get((message.label_number, message.sender_number), ("", ""))
-        # Nobody has it yet; a copy of each message would cost as much as to open it.
-        if label:
-            object.__setattr__(message, "label", label)
-        if sender:
-            object.__setattr__(message, "sender", sender)
-        return message
+        told = self.told.get((message.label_number, message.sender_number))
+        return message if told is None else message._replace(label=told[0], sender=told[1])

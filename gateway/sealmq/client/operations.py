@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from sealmq.mqtt import build
@@ -20,7 +21,6 @@ from .desk import Desk
 from .errors import ClientError, Closed, ConnectionLost, Refused, Unconfirmed
 from .life import Life
 from .limit import Limit
-from .names import Names
 from .randomness import mono_ms
 from .state import own_epoch
 from .values import Message, Options
@@ -63,7 +63,7 @@ class Operations:
     def __init__(self, boots: Boots, desk: Desk, life: Life, options: Options) -> None:
         self._boots, self._desk, self._life, self._options = boots, desk, life, options
         self._gate = asyncio.Lock()
-        self._names = Names()
+        self._names = boots.names
         self._naming = asyncio.Lock()
 
     # --- publish ---------------------------------------------------------------------------------
@@ -114,46 +114,28 @@ class Operations:
             acks.forget(ctr)
             receipts.forget(ctr)
 
-    def begin(self, draft: Draft) -> tuple[int, asyncio.Future[None]] | None:
-        """Publish with QoS 1 without waiting: its ctr, and what its acknowledgement resolves, until
-        `forget`. None: there is no room now, or no connection; then `publish` waits for that.
-        """
-        if (sealed := self._sealed_now(draft)) is None:
-            return None
-        ctr, packet = sealed
-        acked = self._desk.acks.expect(ctr, draft.topic)
-        self._life.send(packet)
-        return ctr, acked
-
-    def forget(self, ctr: int) -> None:
-        """Nobody waits any more for what `begin` has published."""
-        self._desk.acks.forget(ctr)
-
     def publish_nowait(self, draft: Draft, over: Callable[[Exception | None], None]) -> bool:
-        """As `begin`, with any QoS and no future: `over` is told of the answer to QoS 1 and 2."""
-        if (sealed := self._sealed_now(draft)) is None:
+        """Publish without waiting: `over` is told of the answer to QoS 1 and 2. False: there is no
+        room now, or no connection; `publish` waits for that.
+        """
+        life = self._life
+        core, wire = life.core, life.wire
+        if core is None or wire is None or life.error is not None:
             return False
-        ctr, packet = sealed
-        if draft.qos:
-            self._desk.acks.call(ctr, draft.topic, over)
-        self._life.send(packet)
-        return True
-
-    def _sealed_now(self, draft: Draft) -> tuple[int, bytes] | None:
-        """Its ctr and its PUBLISH, which goes out in this turn; None: not now."""
-        life, boots = self._life, self._boots
-        core = life.core
-        if core is None or self._gate.locked() or life.clogged or life.error is not None:
-            return None
-        if boots.worn():
+        if wire.clogged or self._gate.locked():
+            return False
+        if self._boots.worn():
             life.worn()
-            return None
-        if not self._room(core, draft.qos):
-            return None
-        return core.publish(
-            draft.raw, draft.payload, draft.qos, draft.retain, draft.kind, draft.life, mono_ms(),
-            draft.block, draft.passed,
-        )  # fmt: skip
+            return False
+        topic, raw, payload, qos, retain, kind, lives, block, passed = draft
+        most = self._options.inflight if qos else 0
+        if not self._boots.outbox.admits(core.session.ctr + 1, most):
+            return False
+        ctr, packet = core.publish(raw, payload, qos, retain, kind, lives, mono_ms(), block, passed)
+        if qos:
+            self._desk.acks.call(ctr, topic, over)
+        life.send(packet)
+        return True
 
     async def _flush(self, qos: int) -> None:
         try:
@@ -239,28 +221,31 @@ class Operations:
         finally:
             self._desk.replies.forget(ctr)
 
-    async def receive(self, within: float | None) -> Message:
-        """The next message; raises what ended the client once all are taken."""
+    async def receive(self, most: int, within: float | None) -> list[Message]:
+        """The next messages, at least one; raises what ended the client once all are taken."""
         inbox, life = self._desk.inbox, self._life
         async with Limit(within, "receive"):
             while True:
                 await self._desk.bell.until(lambda: bool(inbox) or life.error is not None)
                 if not inbox and life.error is not None:
                     raise life.error
-                if (message := self.receive_nowait()) is not None:
-                    return message
+                if found := self.receive_nowait(most):
+                    return found
                 # It stays where it is until its names are there, or nobody tells them.
                 await self._ask_names()
 
-    def receive_nowait(self) -> Message | None:
-        """The next message, if it is there with its names."""
-        inbox = self._desk.inbox
-        first = inbox.first
-        if first is None:
-            return None
-        if self._life.core is not None and self._names.lacks(first, mono_ms()):
-            return None
-        return self._names.named(inbox.pop())
+    def receive_nowait(self, most: int) -> list[Message]:
+        """The next messages, those that are there with their names."""
+        inbox, names = self._desk.inbox, self._names
+        ready, nameless = 0, False
+        for message in islice(inbox, most):
+            if message.label[:1] == "#":
+                nameless = True
+                if self._life.core is not None and names.lacks(message, mono_ms()):
+                    break
+            ready += 1
+        found = inbox.pop(ready) if ready else []
+        return [names.named(message) for message in found] if nameless else found
 
     async def _ask_names(self) -> None:
         async with self._naming:
@@ -281,7 +266,10 @@ class Operations:
 
         def usable() -> bool:
             core = life.core
-            return life.error is not None or (core is not None and self._room(core, qos))
+            if life.error is not None or core is None:
+                return life.error is not None
+            inflight = self._options.inflight if qos else 0
+            return boots.outbox.admits(core.session.ctr + 1, inflight)
 
         await self._desk.bell.until(usable)
         core = life.core
@@ -290,12 +278,6 @@ class Operations:
         if boots.worn():
             life.worn()
         return core
-
-    def _room(self, core: Core, qos: int) -> bool:
-        """Whether one more message may be underway."""
-        outbox = self._boots.outbox
-        few = not qos or len(outbox) < self._options.inflight
-        return few and outbox.admits(core.session.ctr + 1)
 
     def _limit(self, within: float | None, what: str) -> Limit:
         return Limit(self._options.timeout if within is None else within, what)

@@ -7,7 +7,7 @@ latter (6.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sealmq.mqtt import PacketIds, build
@@ -54,14 +54,28 @@ class Outbox:
                 return flight.ctr
         return 0
 
-    def admits(self, ctr: int) -> bool:
-        """Whether a packet with this ctr leaves what is underway inside the mediator's window."""
-        low = self.low()
-        return not low or ctr - low < WIDTH
+    def admits(self, ctr: int, most: int = 0) -> bool:
+        """Whether a packet with this ctr leaves what is underway inside the mediator's window, and
+        fewer than `most` are, unless that is 0."""
+        if most and len(self._flights) >= most:
+            return False
+        for flight in self._flights.values():
+            if not flight.released and not flight.refused:
+                return ctr - flight.ctr < WIDTH
+        return True
 
-    def puback(self, packet_id: int) -> int | None:
-        """ctr of the message that this ends; None when there is none of QoS 1."""
-        return self._end(packet_id, 1)
+    def pubacks(self, packet_ids: Sequence[int]) -> list[int | None]:
+        """ctr of each message that these end; None where there is none of QoS 1."""
+        ctrs: list[int | None] = []
+        flights = self._flights
+        for packet_id in packet_ids:
+            flight = flights.get(packet_id)
+            if flight is None or flight.qos != 1:
+                ctrs.append(None)
+                continue
+            self._drop(flight)
+            ctrs.append(flight.ctr)
+        return ctrs
 
     def pubrec(self, packet_id: int) -> bool:
         """The message needs no resending any more; False when there is none of QoS 2."""
@@ -74,7 +88,10 @@ class Outbox:
     def pubcomp(self, packet_id: int) -> int | None:
         """ctr of the message that this ends; None when there is none of QoS 2 or too early."""
         flight = self._flights.get(packet_id)
-        return self._end(packet_id, 2) if flight is not None and flight.released else None
+        if flight is None or flight.qos != 2 or not flight.released:
+            return None
+        self._drop(flight)
+        return flight.ctr
 
     def refused(self, packet_id: int) -> tuple[int, bool] | None:
         """(ctr, whether a notice has refused it) of a message; None: there is none."""
@@ -121,13 +138,6 @@ class Outbox:
                 flight.again = True
                 out.append(bytes((flight.packet[0] | _DUP,)) + flight.packet[1:])
         return b"".join(out), lost
-
-    def _end(self, packet_id: int, qos: int) -> int | None:
-        flight = self._flights.get(packet_id)
-        if flight is None or flight.qos != qos:
-            return None
-        self._drop(flight)
-        return flight.ctr
 
     def _drop(self, flight: Flight) -> None:
         del self._flights[flight.packet_id]

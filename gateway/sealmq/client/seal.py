@@ -4,9 +4,7 @@ alone, where a bridge passes on what another site's client has sealed. Sans-IO.
 
 from __future__ import annotations
 
-from typing import Any
-from weakref import WeakKeyDictionary
-
+from sealmq.aead import Seal
 from sealmq_spec.aead import seal
 from sealmq_spec.const import M1_HEAD, M2, M2_HEAD, OP_COMMAND, TAG, USE_PUBLISH
 from sealmq_spec.envelope import nonce_link, nonce_m1, put_m1, put_m2, tail_m1, tail_m2
@@ -16,6 +14,8 @@ from sealmq_spec.session import Session
 from sealmq_spec.tlv import EMPTY
 
 _HEADS = M2_HEAD + M1_HEAD
+# Topics that a link has been used for.
+_TAILS = 256
 
 
 def seal_message(
@@ -55,32 +55,41 @@ def seal_inner(
     return seal(session.make(own.suite, key), nonce_m1(head, 0), bytes(head), tail, payload)
 
 
+class Link:
+    """A session's link, to pass on by: the key material that it is of, the cipher under what that
+    gives, and what comes after the header in the associated data, by topic and flags.
+    """
+
+    def __init__(self, session: Session) -> None:
+        i, s = session.ident, session
+        self.session, self.km = session, i.km
+        self.tails: dict[tuple[bytes, int], bytes] = {}
+        key = link_key(i.site, USE_PUBLISH, i.suite, i.mediator, s.boot, s.salt, i.km)
+        self.seal: Seal = s.make(i.suite, key).seal
+
+    def tail(self, topic: bytes, flags: int) -> bytes:
+        """Made, and kept."""
+        i = self.session.ident
+        if len(self.tails) >= _TAILS:
+            self.tails.clear()
+        made = self.tails[(topic, flags)] = tail_m2(i.site, i.client, i.mediator, flags, topic)
+        return made
+
+
 def seal_passed(
-    session: Session, topic: bytes, m1: bytes, flags: int, mono: int, block: bytes = EMPTY
+    link: Link, topic: bytes, m1: bytes, flags: int, mono: int, block: bytes = EMPTY
 ) -> tuple[int, bytes]:
     """(ctr, m2) around an m1 that another client has sealed. As `seal_message` otherwise."""
+    session = link.session
     now = session.now_ms(mono)
     if now is None:
         raise Misuse("no time yet: connect first")
-    i, ctr = session.ident, session.next_ctr()
+    ctr = session.next_ctr()
     head = bytearray(M2_HEAD)
-    put_m2(head, 0, M2, i.suite, ctr, now // 1000)
-    tail = tail_m2(i.site, i.client, i.mediator, flags, topic)
-    nonce = nonce_link(session.salt, head)
-    return ctr, seal(_link(session), nonce, bytes(head), tail, block + m1)
-
-
-# Of each session, its link's key material and the cipher under what it gives.
-_links: WeakKeyDictionary[Session, tuple[bytes, Any]] = WeakKeyDictionary()
-
-
-def _link(session: Session) -> Any:
-    i = session.ident
-    known = _links.get(session)
-    if known is None or known[0] is not i.km:
-        key = link_key(i.site, USE_PUBLISH, i.suite, i.mediator, session.boot, session.salt, i.km)
-        known = _links[session] = i.km, session.make(i.suite, key)
-    return known[1]
+    put_m2(head, 0, M2, session.ident.suite, ctr, now // 1000)
+    tail = link.tails.get((topic, flags)) or link.tail(topic, flags)
+    header = bytes(head)
+    return ctr, header + link.seal(nonce_link(session.salt, head), block + m1, header + tail)
 
 
 def command_body(family: str, body: bytes) -> bytes:

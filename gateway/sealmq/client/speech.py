@@ -98,7 +98,7 @@ def _parts_311(packet: bytes) -> tuple[bytes, bytes, int, bool]:
 
 
 V311 = Speech(
-    decoder=lambda most: Decoder(most, role="client"),
+    decoder=lambda most: Decoder(most, role="client", together=True),
     connect=build.connect,
     publish=build.publish,
     subscribe=build.subscribe,

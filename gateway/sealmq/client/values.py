@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from sealmq_spec.const import TLV_FAMILIES
 from sealmq_spec.errors import Malformed
-from sealmq_spec.reader import Message as Opened
 
 
 class How(enum.IntEnum):
@@ -20,6 +21,10 @@ class How(enum.IntEnum):
     QUEUED = 3
 
 
+HOWS = tuple(How)
+_NONE: Mapping[int, bytes] = MappingProxyType({})
+
+
 class Came(NamedTuple):
     """How a message came over the wire. ack: what acknowledges it; of: the connection."""
 
@@ -29,8 +34,7 @@ class Came(NamedTuple):
     of: object
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A message that verified under both layers (SPEC.md 6.2).
 
     label, sender: names of the publisher's label and of the publisher, as the mediator tells them;
@@ -41,39 +45,25 @@ class Message:
     """
 
     topic: str
-    payload: bytes = field(repr=False)
+    payload: bytes
     label: str
     sender: str
     age: int
     how: How
     qos: int = 0
     retain: bool = False
-    tlv: dict[int, bytes] = field(default_factory=dict, repr=False)
+    tlv: Mapping[int, bytes] = _NONE
     label_number: int = 0
     sender_number: int = 0
-    id: bytes = field(default=b"", repr=False)
+    id: bytes = b""
     # With Options.settle: what `Client.settle` needs.
-    came: Came | None = field(default=None, repr=False, compare=False)
+    came: Came | None = None
 
-    @classmethod
-    def of(
-        cls, opened: Opened, qos: int, retain: bool, id: bytes = b"", came: Came | None = None
-    ) -> Message:
-        """From what the portable reader gives."""
-        return cls(
-            opened.topic,
-            opened.payload,
-            f"#{opened.label}",
-            f"#{opened.sender}",
-            opened.age,
-            How(opened.how),
-            qos,
-            retain,
-            opened.tlv,
-            opened.label,
-            opened.sender,
-            id,
-            came,
+    def __repr__(self) -> str:
+        return (
+            f"Message(topic={self.topic!r}, payload=<{len(self.payload)} bytes>, "
+            f"label={self.label!r}, sender={self.sender!r}, age={self.age}, how={self.how.name}, "
+            f"qos={self.qos}, retain={self.retain})"
         )
 
 

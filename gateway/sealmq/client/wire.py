@@ -5,32 +5,43 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from typing import cast
 
 from .errors import ConnectFailed, ConnectionLost
 
 _READ = 256 * 1024
 # So much is sent at once, whatever else the turn brings.
 _PIECE = 64 * 1024
+_CLOGGED = 256 * 1024
 _CLOSE_S = 2.0
 
 
-class Wire:
+class Wire(asyncio.Protocol):
     """One connection. `send` never blocks; `flush` waits until little is left to send. What one
     turn of the event loop sends leaves in one piece: a call of the system costs more than a packet.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
         self.sent = 0
+        self._full = False
         self._ended = False
         self._out: list[bytes] = []
         self._pending = 0
+        self._in: list[bytes] = []
+        self._waiting = 0
+        self._broken: ConnectionLost | None = None
+        self._comes: asyncio.Future[None] | None = None
+        self._goes: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
     async def open(cls, host: str, port: int) -> Wire:
         """Connect; ConnectFailed when nobody listens there."""
+        loop, wire = asyncio.get_running_loop(), cls()
         try:
-            reader, writer = await asyncio.open_connection(host, port)
+            transport, _ = await loop.create_connection(lambda: wire, host, port)
         except OSError as error:
             reason = error.strerror or str(error)
             # asyncio words it as "Connect call failed (address)"; the number says it better.
@@ -38,27 +49,63 @@ class Wire:
                 reason = os_text(error.errno)
             raise ConnectFailed(f"{host}:{port}: {reason}") from None
         # Acknowledgements and pings are small and waited for.
-        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(reader, writer)
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return wire
+
+    # --- what asyncio tells ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_CLOGGED)
+
+    def data_received(self, data: bytes) -> None:
+        self._in.append(data)
+        self._waiting += len(data)
+        if self._waiting > _READ:
+            self._transport.pause_reading()
+        _wake(self._comes)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._broken is None:
+            closed = ConnectionLost("the mediator closed the connection")
+            self._broken = closed if error is None else _lost(error)
+        for waits in (self._comes, self._goes, self._gone):
+            _wake(waits)
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        _wake(self._goes)
+
+    # --- for whoever has it ---
 
     @property
     def backlog(self) -> int:
         """Bytes that the system has not taken yet."""
-        return self._writer.transport.get_write_buffer_size() + self._pending
+        return self._transport.get_write_buffer_size() + self._pending
 
-    def send(self, data: bytes) -> None:
+    @property
+    def clogged(self) -> bool:
+        """Whether much is queued."""
+        return self._full or self._pending > _CLOGGED
+
+    def send(self, data: bytes | bytearray) -> None:
         """Queue bytes; on a broken connection they vanish, and `read` tells."""
-        if data and not self._ended and not self._writer.is_closing():
-            if not self._out:
-                asyncio.get_running_loop().call_soon(self._push)
-            self._out.append(data)
-            self._pending += len(data)
-            self.sent += 1
+        if not data or self._ended:
+            return
+        if not self._out:
+            self._loop.call_soon(self._push)
+        self._out.append(bytes(data))
+        self._pending += len(data)
+        self.sent += 1
 
     def _push(self) -> None:
         out, self._out, self._pending = self._out, [], 0
-        if out and not self._writer.is_closing():
-            self._writer.write(b"".join(out))
+        if out and not self._transport.is_closing():
+            self._transport.write(b"".join(out))
 
     def goodbye(self, data: bytes) -> None:
         """Queue the last bytes: what is sent later vanishes, and `close` waits for the peer's."""
@@ -70,19 +117,24 @@ class Wire:
         """Wait until the backlog is small. ConnectionLost when the connection is broken."""
         if self._pending > _PIECE:
             self._push()
-        try:
-            await self._writer.drain()
-        except OSError as error:
-            raise _lost(error) from None
+        while self._full and self._broken is None:
+            if self._goes is None or self._goes.done():
+                self._goes = self._loop.create_future()
+            await asyncio.wait((self._goes,))
+        if self._broken is not None:
+            raise self._broken
 
     async def read(self) -> bytes:
         """What has arrived, at least one byte. ConnectionLost at the end of the stream."""
-        try:
-            data = await self._reader.read(_READ)
-        except OSError as error:
-            raise _lost(error) from None
-        if not data:
-            raise ConnectionLost("the mediator closed the connection")
+        while not self._in:
+            if self._broken is not None:
+                raise self._broken
+            self._comes = self._loop.create_future()
+            await self._comes
+        data = self._in[0] if len(self._in) == 1 else b"".join(self._in)
+        if self._waiting > _READ and self._broken is None:
+            self._transport.resume_reading()
+        self._in, self._waiting = [], 0
         return data
 
     async def close(self) -> None:
@@ -94,14 +146,19 @@ class Wire:
         self._push()
         try:
             async with asyncio.timeout(_CLOSE_S):
-                while self._ended and await self._reader.read(_READ):
-                    pass
-                self._writer.close()
-                await self._writer.wait_closed()
-        except (OSError, TimeoutError):
+                while self._ended:
+                    await self.read()
+                self._transport.close()
+                await self._gone
+        except (ConnectionLost, TimeoutError):
             pass
         finally:
-            self._writer.transport.abort()
+            self._transport.abort()
+
+
+def _wake(waits: asyncio.Future[None] | None) -> None:
+    if waits is not None and not waits.done():
+        waits.set_result(None)
 
 
 def os_text(number: int) -> str:
@@ -110,5 +167,6 @@ def os_text(number: int) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _lost(error: OSError) -> ConnectionLost:
-    return ConnectionLost(f"the connection broke: {error.strerror or type(error).__name__}")
+def _lost(error: Exception) -> ConnectionLost:
+    why = getattr(error, "strerror", None) or type(error).__name__
+    return ConnectionLost(f"the connection broke: {why}")

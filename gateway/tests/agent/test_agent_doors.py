@@ -235,12 +235,11 @@ class Seat:
             for filt in filters
         ]
 
-    def receive_nowait(self) -> None: ...
-
-    async def receive(self) -> None:
+    async def receive_some(self, most: int) -> None:
         await asyncio.Event().wait()
 
-    ended = receive
+    async def ended(self) -> None:
+        await asyncio.Event().wait()
 
     async def disconnect(self, goodbye: bool = True) -> None: ...
 

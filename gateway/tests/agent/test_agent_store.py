@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from calls import counted
 from sealmq.agent import account as account_module
 from sealmq.agent.account import UNRELEASED, Account, Unreleased
 from sealmq.agent.config import BadConfig, User
 from sealmq.agent.local import End, Local
 from sealmq.agent.run import _spool
 from sealmq.agent.spool import Full, Kept, Spool
-from sealmq.agent.wire import Ack, Five, Pub, Refusal, Three
+from sealmq.agent.wire import Ack, Five, Hello, Pub, Refusal, Three
 from sealmq.client import ConnectionLost, How, Message
 from sealmq.client.errors import refusal
 from sealmq.client.values import Came
@@ -583,24 +584,24 @@ async def test_what_waits_for_room_goes_without_an_answer_that_makes_it(tmp_path
 
 
 class Seat:
-    """A reader's connection to the site: one message of QoS 2, which is withheld."""
+    """A reader's connection to the site: these messages, and nothing more."""
 
     error = None
 
-    def __init__(self, message: Message) -> None:
-        self._messages = [message]
+    def __init__(self, *messages: Message) -> None:
+        self._messages = list(messages)
         self.completed: list[int] = []
+        self.settled = 0
 
-    def receive_nowait(self) -> Message | None:
-        return self._messages.pop() if self._messages else None
-
-    async def receive(self) -> Message:
-        return await asyncio.Future()
+    async def receive_some(self, most: int) -> list[Message]:
+        some, self._messages = self._messages[:most], self._messages[most:]
+        return some or await asyncio.Future()
 
     async def ended(self) -> None:
         await asyncio.Future()
 
     def settle(self, _: Message) -> bool:
+        self.settled += 1
         return True
 
     def complete(self, packet_id: int) -> None:
@@ -656,10 +657,7 @@ async def test_a_pubrel_of_what_an_earlier_agent_accepted_succeeds_and_of_what_w
     async with world(tmp_path) as w:
         local = local_of(w.account)
         local._dialect = Five()
-        refused = local._answer(1, Pub("a/b", b"", 2, False, False, 3))
-        local._going[1] = 0
-        refused(Refusal("denied", "rule", "no"))
-        local._out.clear()
+        local._received.decided(3, accepted=False)
         # 3: this connection's refusal, which the client overlooked; 4: an earlier agent's.
         for packet_id, code in ((3, 0x92), (3, 0), (4, 0)):
             local._acked(Ack("PUBREL", packet_id))
@@ -676,3 +674,39 @@ def test_what_is_remembered_of_refusals_is_bounded_and_forgotten_with_the_next_m
     held.decided(2 * UNRELEASED - 1, accepted=True)
     assert not held.released(2 * UNRELEASED - 1)
     assert not held.accepted
+
+
+# --- what a message costs, in calls of Python functions ---
+
+
+@runs
+async def test_a_message_that_a_client_publishes_costs_few_calls(tmp_path: Path) -> None:
+    many = 30
+    async with world(tmp_path) as w:
+        local = local_of(w.account)
+        w.site.answers["a/b"] = None
+        with counted("agent") as calls:
+            for n in range(many):
+                local._publish(Pub("a/b", b"x", 1, False, False, n + 1))
+            await w.until(lambda: len(local._out) == 4 * many)
+        assert calls.total() < 13 * many, calls.most_common(20)
+
+
+@runs
+async def test_a_message_that_a_client_is_sent_costs_few_calls(tmp_path: Path) -> None:
+    many = 15
+    async with world(tmp_path) as w:
+        local = local_of(w.account)
+        messages = [
+            Message("a/b", b"x", "l", "boiler", 0, How.LIVE, 1, came=Came(n, False, b"", None))
+            for n in range(1, many + 1)
+        ]
+        seat: Any = Seat(*messages)
+        local._seat, local._hello = seat, Hello("c", True, False, 0, None, None, None)
+        with counted("agent") as calls:
+            task = asyncio.create_task(local._deliver(seat))
+            await w.until(lambda: len(local._flights) == many)
+            local._acks(tuple(range(1, many + 1)))
+        assert (seat.settled, local._flights) == (many, {})
+        assert calls.total() < 5 * many, calls.most_common(20)
+        task.cancel()

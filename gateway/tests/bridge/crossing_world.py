@@ -12,7 +12,7 @@ from typing import Any
 from sealmq.bridge import crossing
 from sealmq.bridge.crossing import Crossing
 from sealmq.bridge.spool import Spool, Waiting
-from sealmq.bridge.traffic import Handed, Import, Traffic
+from sealmq.bridge.traffic import Handed, Import, Over, Traffic
 from sealmq.families import signatures
 from sealmq.families.between import Judge, Neighbour
 from sealmq.families.trust.between import Between
@@ -74,11 +74,15 @@ class Site:
     def event(self, event: str, **fields: Any) -> None:
         self.said.append({"event": event, **fields})
 
-    async def _deliver(self, where: Import, one: Crossing) -> None:
-        await asyncio.sleep(0)
+    def _deliver(self, where: Import, one: Crossing, over: Over) -> None:
+        asyncio.get_running_loop().call_soon(self._delivers, where, one, over)
+
+    def _delivers(self, where: Import, one: Crossing, over: Over) -> None:
         if self.errors:
-            raise self.errors.pop(0)
-        self.delivered.append((f"@{where.peer}/{one.topic}", one.m1, one.flags))
+            over(self.errors.pop(0))
+        else:
+            self.delivered.append((f"@{where.peer}/{one.topic}", one.m1, one.flags))
+            over(None)
 
     def named(self) -> list[str]:
         return [row["reason"] for row in self.said if row["event"] == "bridge-dropped"]
@@ -89,7 +93,15 @@ class Site:
     def take(self, by: str, *some: Crossing) -> list[tuple[int, str]]:
         async def all_at_once() -> list[tuple[int, str]]:
             handed = self.handed.setdefault(by, Handed())
-            return await asyncio.gather(*(self.traffic.take(by, handed, one) for one in some))
+            loop = asyncio.get_running_loop()
+            answers = [loop.create_future() for _ in some]
+            for one, answered in zip(some, answers, strict=True):
+
+                def answer(code: int, why: str, to: Any = answered) -> None:
+                    to.set_result((code, why))
+
+                self.traffic.take(by, handed, one, answer)
+            return await asyncio.gather(*answers)
 
         answers = asyncio.run(all_at_once())
         self.spool.write()

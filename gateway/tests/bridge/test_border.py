@@ -21,7 +21,7 @@ from sealmq.border.spool import Message, Spool
 from sealmq.bridge.line import LineLost
 from sealmq.bridge.passing import head
 from sealmq.client import ClientError
-from sealmq.client.seal import seal_inner, seal_passed
+from sealmq.client.seal import Link, seal_inner, seal_passed
 from sealmq.client.values import How
 from sealmq.client.values import Message as Delivered
 from sealmq.families.engine import Engine
@@ -189,7 +189,7 @@ class Across(World):
 def sent(world: World, m1: bytes, number: int = SENSOR, flags: int = 2, boot: int = 2) -> Opened:
     session = world.session(number, boot, os.urandom(8))
     link = world.link(session)
-    _, m2 = seal_passed(session, TOPIC, m1, flags, 0)
+    _, m2 = seal_passed(Link(session), TOPIC, m1, flags, 0)
     verified = verify_m2(link, TOPIC, m2, flags)
     return open_m2(link, world.ring, world.ring.clients[number], verified, flags, NOW)
 

@@ -240,7 +240,7 @@ def test_a_message_is_with_the_own_broker_before_it_is_noted_and_goes_on(tmp_pat
     b2 = world["b2"]
     b2.traffic.imports[site_of("b1"), LABEL] = Import("b1", "heat")
 
-    async def dies(*given: object) -> None:
+    def dies(*given: object) -> None:
         assert b2.spool.after("b3", 0, 9) == []
         raise Killed
 

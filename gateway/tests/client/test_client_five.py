@@ -13,13 +13,13 @@ from sealmq.client import Options
 from sealmq.client import events as ev
 from sealmq.client.core import Core, Stage
 from sealmq.client.errors import ConnectionLost, NotAuthorised, PeerFault, connect_refused
+from sealmq.client.foreign import Reader
 from sealmq.client.outbox import Outbox
 from sealmq.client.speech import V5, V311, Speech
 from sealmq.mqtt import Decoder, ProtocolError, QoS2Receiver, Will, build
 from sealmq.mqtt import five as v5
 from sealmq.mqtt import five_client as v5c
 from sealmq_spec.errors import Malformed
-from sealmq_spec.reader import Reader
 
 TOPIC = b"machine/1/temperature"
 
@@ -74,7 +74,7 @@ def test_a_refusal_after_its_notice_ends_the_message(qos: int) -> None:
     ctr, packet_id = opened.publish(qos)
     opened.outbox.refuse(ctr)
     assert opened.hears(v5.ack("PUBACK" if qos == 1 else "PUBREC", packet_id, 0x87)) == [
-        ev.Acked(ctr)
+        ev.Acked([ctr])
     ]
     assert not len(opened.outbox)
     assert opened.core.take() == b"", "no PUBREL after a PUBREC that refuses"

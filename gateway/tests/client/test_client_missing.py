@@ -18,6 +18,7 @@ def _forget(client: Client) -> None:
     reader: Any = client._boots.reader
     reader._roots.pop((OTHER, 1), None)
     reader._now.pop(OTHER, None)
+    reader.plans.clear()
 
 
 def test_messages_wait_for_the_records_that_open_them() -> None:

@@ -32,7 +32,7 @@ def test_outbox_resumes_what_is_underway_and_nothing_else() -> None:
         packets[ctr] = number, build.publish("a", b"x", qos, packet_id=number)
         box.add(number, ctr, qos, packets[ctr][1])
     assert box.low() == 3
-    assert box.puback(packets[4][0]) is None, "QoS 2 is not ended by PUBACK"
+    assert box.pubacks([packets[4][0]]) == [None], "QoS 2 is not ended by PUBACK"
     assert box.pubcomp(packets[4][0]) is None, "nor by PUBCOMP before PUBREC"
     assert not box.pubrec(packets[3][0]), "QoS 1 knows no PUBREC"
     assert box.pubrec(packets[4][0])
@@ -42,7 +42,7 @@ def test_outbox_resumes_what_is_underway_and_nothing_else() -> None:
     assert (out, lost) == (dup[0] + build.pubrel(packets[4][0]) + dup[1], [])
     out, lost = box.resume(present=False)
     assert (out, lost) == (dup[0] + dup[1], [4])
-    assert box.puback(packets[3][0]) == 3
+    assert box.pubacks([packets[3][0]]) == [3]
     assert (box.low(), len(box)) == (5, 1)
     assert box.pubrec(packets[5][0])
     assert box.low() == 0
@@ -90,23 +90,23 @@ def test_inbox_limits_by_number_and_by_bytes() -> None:
 
     inbox = Inbox(2, 10_000, Bell())
     assert inbox.admits(False)
-    inbox.add(message(10))
+    inbox.add([message(10)])
     assert inbox.admits(False)
-    inbox.add(message(10))
+    inbox.add([message(10)])
     assert not inbox.admits(False)
     assert inbox.admits(True), "an answer may stand behind it"
     for _ in range(14):
-        inbox.add(message(10))
+        inbox.add([message(10)])
     assert not inbox.admits(True)
     while inbox:
-        inbox.pop()
-    inbox.add(message(20_000))
+        inbox.pop(1)
+    inbox.add([message(20_000)])
     assert not inbox.admits(False)
     assert inbox.admits(True)
-    inbox.add(message(80_000))
+    inbox.add([message(80_000)])
     assert not inbox.admits(True)
-    inbox.pop()
-    inbox.pop()
+    inbox.pop(1)
+    inbox.pop(1)
     assert inbox.admits(False)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, World
 from sealmq.aead import make
-from sealmq.client.seal import seal_passed
+from sealmq.client.seal import Link, seal_passed
 from sealmq.families.duties import SealToLink
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
@@ -88,7 +88,7 @@ class Joined(World):
 def taken(world: Joined, m1: bytes, flags: int = 2, number: int = SENSOR) -> Opened:
     session = world.session(number)
     link = world.link(session)
-    _, m2 = seal_passed(session, MOUNTED, m1, flags, 0)
+    _, m2 = seal_passed(Link(session), MOUNTED, m1, flags, 0)
     verified = verify_m2(link, MOUNTED, m2, flags)
     return open_m2(link, world.ring, world.ring.clients[number], verified, flags, NOW)
 

@@ -37,6 +37,7 @@ from sealmq.client.cipher import make
 from sealmq.client.core import Core
 from sealmq.client.events import Arrived, Event, Fault, Granted, Ready
 from sealmq.client.events import Told as Noticed
+from sealmq.client.foreign import Reader
 from sealmq.client.opening import connect
 from sealmq.client.outbox import Outbox
 from sealmq.client.randomness import mono_ms, new_salt
@@ -46,7 +47,6 @@ from sealmq.site.layout import Layout
 from sealmq.site.model import Config
 from sealmq_spec.const import MAX_PAYLOAD
 from sealmq_spec.identity import Identity
-from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
 from sealmq_spec.tlv import EMPTY, pack
 
@@ -233,7 +233,8 @@ class _Sealed(_End):
         return events
 
     def payloads(self, data: bytes) -> list[bytes]:
-        return [bytes(one.message.payload) for one in self.take(data) if isinstance(one, Arrived)]
+        came = [one.messages for one in self.take(data) if isinstance(one, Arrived)]
+        return [message.payload for some in came for message in some]
 
 
 class Times(NamedTuple):
