@@ -1,7 +1,8 @@
 """How a report's time grows with its logs: five sizes, a process for each report, shuffled rounds.
 
-Beside it: the report against the generator's own count, memory of the driver, JSON against Parquet,
-and the checksums of local[2] against those of a standalone Spark with two workers on this machine.
+Beside it: the report against the generator's own count, its CPU beside that of a plain Spark job
+over the same lines (scale_plain.py), memory of the driver, JSON against Parquet, and the checksums
+of local[2] against those of a standalone Spark with two workers on this machine.
 """
 
 from __future__ import annotations
