@@ -1,7 +1,8 @@
 """How a report's time grows with its logs: five sizes, a process for each report, shuffled rounds.
 
-Beside it: the report against the generator's own count, memory of the driver, JSON against Parquet,
-and the checksums of local[2] against those of a standalone Spark with two workers on this machine.
+Beside it: the report against the generator's own count, its CPU beside that of a plain Spark job
+over the same lines (scale_plain.py), memory of the driver, JSON against Parquet, and the checksums
+of local[2] against those of a standalone Spark with two workers on this machine.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ FOLDER = ROOT / "build" / "bench" / "spark"
 LOCAL = "local[2]"
 LOCAL_NAME, CLUSTER_NAME = "local-2", "standalone-2"
 ROUNDS = 2
+# Of lines: about 5 MB.
+FEW = 17_000
 _QUICK = [10_000, 20_000, 30_000, 45_000, 60_000]
 _EXAMPLES = """\
 examples:
@@ -56,6 +59,7 @@ def measure(bench: Bench) -> list[fit.Row]:
                 _report(bench, lines, number)
                 took[lines] = time.monotonic() - began
             if not number:
+                _beside(bench, took)
                 # Before the rounds that only make figures surer.
                 _standalone(bench, took, two)
     except TimeOver as error:
@@ -81,6 +85,24 @@ def _report(bench: Bench, lines: int, number: int) -> None:
         f"{lines:,} lines: {found['seconds']:.1f} s, {found['cpu']:.1f} s of CPU, "
         f"Java {found['java'] >> 20} MiB"
     )
+
+
+def _beside(bench: Bench, took: Mapping[int, float]) -> None:
+    """What a report costs beside the plain job: FEW lines, the smallest size, ten times that."""
+    asked = [(FEW, "read"), *((size, "report") for size in bench.sizes[:1])]
+    asked += [(size, "report") for size in bench.sizes if size == 10 * bench.sizes[0]]
+    for lines, of in asked:
+        if time.monotonic() + 1.5 * took.get(lines, START_S) > bench.until:
+            bench.say(f"{lines:,} lines are left out beside the plain job: no time")
+            continue
+        ours, plain = bench.beside(lines, LOCAL, *(["read"] if of == "read" else []))
+        for variant, value, unit in (
+            (LOCAL_NAME, ours, "s"),
+            (f"plain-{of}", plain, "s"),
+            ("ratio", ours / plain, "times"),
+        ):
+            bench.rows.append(fit.row("beside_cpu", variant, value, unit, 1, lines=lines, of=of))
+        bench.say(f"{lines:,} lines: {ours:.1f} s of CPU, the plain job {plain:.1f} s")
 
 
 def _formats(bench: Bench, found: Mapping[str, Any]) -> list[fit.Row]:

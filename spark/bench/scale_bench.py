@@ -22,9 +22,9 @@ from scale_plan import BenchError, TimeOver
 from scale_truth import differences
 from spark_tally import Tally
 
+from sealmq_spark.session import SMALL
+
 _LOOK_S = 2.0
-# `sealmq report` compiles less for few lines; where sizes are compared, none of them is so small.
-_SMALL = 100_000
 
 
 @dataclass
@@ -74,17 +74,52 @@ class Bench:
     ) -> dict[str, Any]:
         """A report in a process of its own; its folder is gone after it. logs: these, instead of
         those with so many lines. out: a folder that stays, and may be there from the last time."""
-        logs, scratch = logs or [self.logs(lines)], self.folder / "scratch"
-        gone = [scratch] if out is not None else [scratch, self.folder / "out"]
+        logs = logs or [self.logs(lines)]
+        found = self._child("scale_run.py", logs, lines, master, asked, pids, out)
+        tally = self.truth[lines]
+        found["lines"] = tally.lines
+        found["bytes"] = {
+            "logs": tally.bytes,
+            "report": found["out"],
+            "audit": found["kept"]["audit"],
+        }
+        return found
+
+    def beside(self, lines: int, master: str, *asked: str) -> tuple[float, float]:
+        """CPU of a report over the audit log alone and of the plain job (scale_plain.py) over the
+        same lines, in seconds, from Java's start on."""
+        logs = [self.logs(lines) / "audit"]
+        ours = self._child("scale_run.py", logs, lines, master)
+        plain = self._child("scale_plain.py", logs, lines, master, asked)
+        read = ours["summary"]["lines"] + ours["summary"]["quarantined"]
+        if not 0 < plain["lines"] <= read:
+            raise BenchError(f"{lines} lines: the plain job has {plain['lines']} of {read}")
+        return ours["whole"], plain["cpu"]
+
+    def _child(
+        self,
+        script: str,
+        logs: Sequence[Path],
+        lines: int,
+        master: str,
+        asked: Sequence[str] = (),
+        pids: Sequence[int] = (),
+        kept: Path | None = None,
+    ) -> dict[str, Any]:
+        """What it prints. asked: its flags. kept: as `out` of `run`."""
+        out, scratch = kept or self.folder / "out", self.folder / "scratch"
+        gone = [scratch] if kept is not None else [scratch, out]
         for old in gone:
             shutil.rmtree(old, ignore_errors=True)
         scratch.mkdir(parents=True)
-        command = [sys.executable, str(Path(__file__).with_name("scale_run.py"))]
-        command += ["--logs", *map(str, logs), "--out", str(out or self.folder / "out")]
-        command += ["--scratch", str(scratch)]
+        command = [sys.executable, str(Path(__file__).with_name(script))]
+        command += ["--logs", *map(str, logs)]
+        for name, value in (("out", out), ("scratch", scratch)):
+            command += [f"--{name}", str(value)]
         command += ["--master", master, "--memory", MEMORY, *(f"--{each}" for each in asked)]
-        if lines < _SMALL:
-            command.append("--small")
+        size = sum(each.stat().st_size for at in logs for each in at.rglob("*") if each.is_file())
+        if script == "scale_run.py" and size < SMALL:
+            command.append("--small")  # as `sealmq report` chooses it
         with (scratch / "stdout").open("wb") as told, (scratch / "stderr").open("wb") as said:
             process = subprocess.Popen(  # noqa: S603 - our own script
                 command, stdout=told, stderr=said, env=environment(scratch), start_new_session=True
@@ -98,13 +133,6 @@ class Bench:
         found: dict[str, Any] = json.loads((scratch / "stdout").read_text())
         for old in gone:
             shutil.rmtree(old, ignore_errors=True)
-        tally = self.truth[lines]
-        found["lines"] = tally.lines
-        found["bytes"] = {
-            "logs": tally.bytes,
-            "report": found["out"],
-            "audit": found["kept"]["audit"],
-        }
         return found
 
     def _watched(self, process: subprocess.Popen[bytes], pids: Sequence[int]) -> None:

@@ -164,6 +164,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {
         "start": started,
         **java.used().since(before),
+        "whole": java.used().cpu,
         "steps": steps.seconds,
         "java": java.peak(),
         "python": _peak("self"),

@@ -11,6 +11,9 @@ from bench_form import aligned
 
 LOCAL, APART = "local-2", "standalone-2"
 STEPS = ("ingest", "settle", "measures", "page")
+BARS = {"report": 1.5, "read": 2.0}
+"""How often the CPU of the plain job (scale_plain.py) a report may take, for what that does."""
+WORDS = {"report": "the least report", "read": "reading alone"}
 _MB, _MIB = 1e6, 1 << 20
 
 
@@ -49,7 +52,15 @@ class Book:
 def table(rows: Sequence[Row]) -> str:
     """Everything that the rows tell."""
     book = Book(rows)
-    makers: tuple[Callable[[Book], str], ...] = (_how, _sizes, _line, _memory, _formats, _apart)
+    makers: tuple[Callable[[Book], str], ...] = (
+        _how,
+        _sizes,
+        _line,
+        _beside,
+        _memory,
+        _formats,
+        _apart,
+    )
     return "\n\n".join(text for text in (make(book) for make in makers) if text)
 
 
@@ -109,6 +120,24 @@ def _line(book: Book) -> str:
     steps = [(step, book.get("report_step", LOCAL, lines=sizes[-1], step=step)) for step in STEPS]
     parts = ", ".join(f"{step} {value:.0f} s" for step, value in steps if value is not None)
     return " ".join([*told, f"Of {sizes[-1]:,} lines: {parts}."])
+
+
+def _beside(book: Book) -> str:
+    body = []
+    ratios = sorted(book.all("beside_cpu", "ratio"), key=lambda row: int(row["params"]["lines"]))
+    for row in ratios:
+        lines, of = row["params"]["lines"], row["params"]["of"]
+        ours, plain = (
+            book.need("beside_cpu", variant, lines=lines, of=of)
+            for variant in (LOCAL, f"plain-{of}")
+        )
+        cells = [f"{ours:.1f}", f"{plain:.1f}", f"{row['value']:.2f}", f"{BARS[of]:.1f}"]
+        body.append([f"{lines:,}", WORDS[of], *cells])
+    if not body:
+        return ""
+    head = ["lines", "beside", "report's CPU, s", "its CPU, s", "times", "bar"]
+    title = "A report over the audit log alone beside a plain job of Spark's, from Java's start on"
+    return f"{title}:\n\n{aligned(head, body, 2)}"
 
 
 def _memory(book: Book) -> str:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _LOCAL = "local[*]"
-# Bytes of logs (as they lie on disk) for which Spark need not compile anything.
-_SMALL = 16 << 20
+# How much smaller lines are once they were read (Parquet), about.
+_KEPT = 4
 _MEMORY = re.compile(r"[1-9]\d{0,5}[mgMG]")
 _EVERY = re.compile(r"([1-9]\d{0,4})([smh]?)")
 _EVERY_S = 60
@@ -161,7 +161,7 @@ def run(args: argparse.Namespace, log: list[str]) -> int:
         if args.watch:
             return _watched(args, master, place, found)
         with progress.steps() as steps:
-            outcome = _made(args, master, place, steps, found.size)
+            outcome = _made(args, master, place, steps, found.unpacked)
         size = f"{found.files} files, {found.size / 1e6:.1f} MB"
         if args.json:
             print(json.dumps(outcome, indent=2))
@@ -214,7 +214,7 @@ def _watched(args: argparse.Namespace, master: str | None, place: Place, found: 
     try:
         with (
             ended_by_signals() as take,
-            _spark(args, master, place, progress.Steps(), found.size) as spark,
+            _spark(args, master, place, progress.Steps(), found.unpacked) as spark,
         ):
             take()
             again = partial(job.run, spark, args.logs, args.out, None, days)
@@ -228,13 +228,13 @@ def _watched(args: argparse.Namespace, master: str | None, place: Place, found: 
 def _spark(
     args: argparse.Namespace, master: str | None, place: Place, steps: Steps, size: int
 ) -> Iterator[SparkSession]:
-    """Spark and its Java, which has ended when this returns. size: bytes of logs to read."""
+    """Spark and its Java, which has ended when this returns. size: of logs, in bytes, unpacked."""
     from pyspark import SparkContext
 
-    from .session import session
+    from .session import SMALL, session
 
-    known = size + outputs.size_of(place.out / "lines")
-    small = known < _SMALL and (master or "").startswith("local")
+    known = size + _KEPT * outputs.size_of(place.out / "lines")
+    small = known < SMALL and (master or "").startswith("local")
     # PySpark logs each error on stderr with all of Java's stack; `report` has a line for it.
     if os.environ.get("SEALMQ_DEBUG") != "1":
         logging.disable(logging.CRITICAL)

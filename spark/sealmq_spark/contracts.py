@@ -1,10 +1,12 @@
 """The contracts of shared_spec/ as Spark knows them: a table's columns, and what makes a line good.
 
 One reading of each schema serves all: nothing of it is written a second time here. Only what our
-schemas use of JSON Schema is understood; anything else is an error (understood.py). A line
-is one flat object, so one regular expression can say of which fields and values it may be; what
-none can say is a rule. All of it are texts of SQL: hundreds of Columns, of which each is a call
-into the JVM, and which it has to compile, would cost more than the work.
+schemas use of JSON Schema is understood; anything else is an error (understood.py).
+
+A good line has the form of one (rules.FORM), fields of these types and no others (one regular
+expression over what Spark says of its shape), and keeps each field's rule and those between fields.
+All of it are texts of SQL: hundreds of Columns, each a call into the JVM, would cost more than the
+work.
 """
 
 from __future__ import annotations
@@ -20,24 +22,30 @@ from typing import Any
 from pyspark.sql import types as T
 
 from . import understood
-from .shapes import WS, described, shape
+from .rules import (
+    FIRST,
+    FORM,
+    MEMBER,
+    MEMBERS,
+    Schema,
+    Sql,
+    column,
+    described,
+    literal,
+    rule,
+    texts,
+    unescaped,
+    whole,
+    written,
+)
 
 MARKS: Mapping[str, str] = {
     "hil": "behaviour", "nonce": "nonce", "audit": "event", "simulation": "simulated",
 }  # fmt: skip
 """The contracts of lines, and of each the field by which its lines are known."""
 
-Sql = str
-Schema = Mapping[str, Any]
-
 _TREE = Path(__file__).resolve().parents[2] / "shared_spec"
 _PACKAGE = Path(__file__).resolve().parent / "schemas"
-_TYPES: Mapping[str, T.DataType] = {
-    "string": T.StringType(),
-    "integer": T.LongType(),
-    "number": T.DoubleType(),
-    "boolean": T.BooleanType(),
-}
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class Event:
 
 @dataclass(frozen=True)
 class Contract:
-    """One kind of line. `fields`: what each may hold. `rules`: (reason, condition of a bad line).
+    """One kind of line. `fields`: what each may hold. `rules`: (reason, condition of a bad line,
+    whose struct is `{line}`).
 
     `events`: by name; "" where lines are all of one kind.
     """
@@ -62,85 +71,113 @@ class Contract:
     rules: tuple[tuple[str, Sql], ...] = field(repr=False)
 
     def wanted(self, text: Sql) -> Sql:
-        """Whether a line wants to be one of these."""
-        mark = f'"{MARKS[self.name]}"{WS}:'
-        return f"{text} RLIKE {quoted(mark)}"
+        """Whether a line that is not good wants to be one of these."""
+        return f"{text} RLIKE " + literal(rf'"{MARKS[self.name]}"[ \t]*+:')
 
     def parsed(self, text: Sql) -> Sql:
         """The line as a struct of `columns`."""
         ddl = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in self.columns)
-        return f"from_json({text}, {quoted(ddl)})"
+        return f"from_json({text}, {literal(ddl)})"
 
-    def good(self, text: Sql) -> Sql:
-        """Whether it is one. Beside stands, under the contract's name, what `parsed` gave."""
-        each = {name: self._is(text, event) for name, event in self.events.items()}
-        whens = " ".join(f"WHEN {quoted(name)} THEN {test}" for name, test in each.items())
-        event = each[""] if "" in each else f"CASE {self._at('event')} {whens} END"
-        broken = "".join(f" AND NOT coalesce({rule}, false)" for _, rule in self.rules)
-        # A variant takes no field twice.
-        whole = f"try_parse_json({text}) IS NOT NULL"
-        return f"coalesce({event}, false) AND {whole}{broken}"
+    def good(self, text: Sql, shape: Sql) -> Sql:
+        """Whether it is one. Beside stands, under the contract's name, what `parsed` gave. shape:
+        what `shape_of` says of the text, which is so of no line that has a field twice."""
+        event = "''" if "" in self.events else self._at("event")
+        shapes = "|".join(self._shape(name, event) for name, event in self.events.items())
+        # Without its last bracket.
+        listed = f"concat({event}, ' ', left({shape}, length({shape}) - 1), ', ')"
+        shaped = whole(listed, shapes)
+        plain = "|".join(name for name, one in self.fields.items() if unescaped(one))
+        escaped = f"{text} RLIKE {literal(_ESCAPED % plain)}"
+        kept = (
+            f"({self._at(name)} IS NULL OR {rule(one, self._at(name))})"
+            for name, one in self.fields.items()
+        )
+        broken = "".join(
+            f" AND NOT coalesce({each.format(line=self.name)}, false)" for _, each in self.rules
+        )
+        return (
+            f"coalesce({shaped} AND {text} RLIKE {literal(FORM)} AND {' AND '.join(kept)} "
+            f"AND NOT (contains({text}, '\\\\') AND {escaped}){broken}, false)"
+        )
 
-    def _is(self, text: Sql, event: Event) -> Sql:
-        there = "".join(f" AND {self._at(name)} IS NOT NULL" for name in event.needs)
-        members = _members(self.fields, event.may)
-        # No more of them than there are fields: matching goes deeper with each.
-        # \z: $ is also before a line's end, which is U+2028, too.
-        whole = rf"^\{{{WS}(?:{members}(?:,{WS}(?=\")|(?=\}}))){{1,{len(event.may)}}}+\}}\z"
-        return f"{text} RLIKE {quoted(whole)}{there}"
+    def _shape(self, name: str, event: Event) -> str:
+        """As Spark says it: the fields by name, each with a comma after it."""
+        each = {one: f"{one}: {written(self.fields[one])}, " for one in sorted(event.may)}
+        needed = (text if one in event.needs else f"(?:{text})?+" for one, text in each.items())
+        return f"{name} OBJECT<{''.join(needed)}"
 
     def reason(self, text: Sql) -> Sql:
         """What is wrong with a line that is not good. Seldom needed, and not compared with it."""
-        keys = f"json_object_keys({text})"
-        event = "''" if "" in self.events else f"coalesce({self._at('event')}, '')"
-        needs, may = (
-            f"element_at(map({', '.join(pairs)}), {event})"
-            for pairs in zip(*(
-                (f"{quoted(name)}, {_texts(one.needs)}", f"{quoted(name)}, {_texts(one.may)}")
-                for name, one in self.events.items()
-            ), strict=True)
-        )  # fmt: skip
-        members = _members(self.fields, self.fields)
-        good = rf"^\{{{WS}(?:{members}(?:,{WS}|(?=\}}))){{0,{len(self.fields)}}}+"
-        rest = f"regexp_replace({text}, {quoted(good)}, '')"
-        first = quoted('^"([a-z_]{1,64})"')
-        name = f"regexp_extract({rest}, {first}, 1)"
-        must = ", ".join(f"{quoted(n)}, {quoted(described(s))}" for n, s in self.fields.items())
+        event = "''" if "" in self.events else f"from_json({text}, 'event string').event"
+        names, values = (f"regexp_extract_all({text}, {literal(MEMBER)}, {n})" for n in (1, 2))
+        wrong = f"zip_with({names}, {values}, (name, value) -> IF({self._kept()}, '', name))"
+        found = (
+            f"json_object_keys({text})",
+            self._of_event(event, {name: one.needs for name, one in self.events.items()}),
+            self._of_event(event, {name: one.may for name, one in self.events.items()}),
+            f"get(array_remove({wrong}, ''), 0)",
+            f"regexp_replace({text}, {literal(MEMBERS)}, '')",
+            self.parsed(text),
+        )
+        each = ", ".join(f"{one} AS {name}" for one, name in zip(found, _FOUND, strict=True))
+        return f"transform(array(struct({each})), found -> {self._said()})[0]"
+
+    @staticmethod
+    def _of_event(event: Sql, fields: Mapping[str, Iterable[str]]) -> Sql:
+        pairs = ", ".join(f"{literal(name)}, {texts(each)}" for name, each in fields.items())
+        return f"element_at(map({pairs}), coalesce({event}, ''))"
+
+    def _said(self) -> Sql:
+        names, needs, may, wrong, rest, line = (f"found.{name}" for name in _FOUND)
+        must = ", ".join(f"{literal(n)}, {literal(described(s))}" for n, s in self.fields.items())
+        name = f"coalesce({wrong}, regexp_extract({rest}, {literal(FIRST)}, 1))"
         whens = [
-            (f"{keys} IS NULL", "'no JSON object'"),
-            (f"size({keys}) > size(array_distinct({keys}))", "'a field stands twice'"),
-            *_first("unknown field ", f"array_except({keys}, {_texts(self.fields)})"),
+            (f"{names} IS NULL", "'no JSON object'"),
+            (f"size({names}) > size(array_distinct({names}))", "'a field stands twice'"),
+            *_first("unknown field ", f"array_except({names}, {texts(self.fields)})"),
             (f"{may} IS NULL", "'there is no such event'"),
-            *_first("missing: ", f"array_except({needs}, {keys})"),
-            *_first("this event has no ", f"array_except({keys}, {may})"),
-            (f"{rest} LIKE '}}_%'", "'more stands behind the JSON object'"),
+            *_first("missing: ", f"array_except({needs}, {names})"),
+            *_first("this event has no ", f"array_except({names}, {may})"),
+            (f"{wrong} IS NULL AND {rest} LIKE '}}_%'", "'more stands behind the JSON object'"),
             (f"{name} <> ''", f"concat({name}, ' must be ', element_at(map({must}), {name}))"),
-            *((rule, quoted(why)) for why, rule in self.rules),
+            *((each.format(line=line), literal(why)) for why, each in self.rules),
         ]
         said = " ".join(f"WHEN {broken} THEN {why}" for broken, why in whens)
         return f"CASE {said} ELSE 'not as its contract has it' END"
+
+    def _kept(self) -> Sql:
+        """Whether the field `name` may hold what is written as `value`."""
+        alike: dict[Sql, list[str]] = {}
+        for each, one in self.fields.items():
+            kind = column(one).simpleString()
+            value = f"from_json(concat('{{\"x\":', value, '}}'), 'x {kind}').x"
+            plain = "NOT contains(value, '\\\\') AND " if unescaped(one) else ""
+            shape = whole(shape_of("value"), written(one))
+            alike.setdefault(f"{plain}{shape} AND {rule(one, value)}", []).append(each)
+        whens = " ".join(
+            f"WHEN name IN ({', '.join(map(literal, names))}) THEN {kept}"
+            for kept, names in alike.items()
+        )
+        return f"coalesce(CASE {whens} ELSE true END, false)"
 
     def _at(self, name: str) -> Sql:
         return f"{self.name}.{name}"
 
 
-def _members(fields: Mapping[str, Schema], names: Iterable[str]) -> str:
-    each = (f'{name}"{WS}:{WS}{shape(fields[name])}' for name in names)
-    return f'"(?:{"|".join(each)}){WS}(?=[,}}])'
+_FOUND = ("names", "needs", "may", "wrong", "rest", "line")
+# Fields that may have no escape, %s, with one.
+_ESCAPED = r'"(?:%s)"[ \t]*+:[ \t]*+"[^"\\]*+\\'
 
 
-def quoted(text: str) -> Sql:
-    """A text of SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _texts(names: Iterable[str]) -> Sql:
-    return f"CAST(array({', '.join(quoted(name) for name in names)}) AS array<string>)"
+def shape_of(text: Sql) -> Sql:
+    """The types of a JSON text's fields, by their names; null: it is none, or has a field twice."""
+    return f"schema_of_variant(try_parse_json({text}))"
 
 
 def _first(text: str, names: Sql) -> Iterator[tuple[Sql, Sql]]:
     """If there are any such names: the text with the first of them."""
-    yield f"size({names}) > 0", f"concat({quoted(text)}, substring({names}[0], 1, 64))"
+    yield f"size({names}) > 0", f"concat({literal(text)}, substring({names}[0], 1, 64))"
 
 
 @cache
@@ -176,7 +213,7 @@ def fingerprint() -> str:
     What words a schema has for people does not count: a report would have to read all logs again.
     """
     made = [_contract(name, _schema(name)) for name in sorted(MARKS)]
-    texts = [f"{one.columns.simpleString()}\n{one.good('text')}" for one in made]
+    texts = [f"{one.columns.simpleString()}\n{one.good('text', 'shape')}" for one in made]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]
 
 
@@ -202,13 +239,13 @@ def load(name: str) -> dict[str, Any]:
 
 def _contract(name: str, schema: Schema) -> Contract:
     fields = _fields(schema)
-    rules = [rule for each, one in fields.items() for rule in _multiples(f"{name}.{each}", one)]
-    rules += _conditions(name, schema)
+    rules = [rule for each, one in fields.items() for rule in _multiples(each, one)]
+    rules += _conditions(schema)
     return Contract(name, _columns(fields), fields, _events(schema), tuple(rules))
 
 
 def _columns(fields: Mapping[str, Schema]) -> T.StructType:
-    return T.StructType([T.StructField(each, _type(one)) for each, one in fields.items()])
+    return T.StructType([T.StructField(each, column(one)) for each, one in fields.items()])
 
 
 def _events(schema: Schema) -> dict[str, Event]:
@@ -241,33 +278,20 @@ def _resolve(one: Schema, schema: Schema) -> Schema:
     return found
 
 
-def _type(one: Schema) -> T.DataType:
-    kind = one.get("type")
-    if kind is None:
-        values = one.get("enum", [one.get("const")])
-        kind = "integer" if isinstance(values[0], int) else "string"
-    if kind == "array":
-        return T.ArrayType(_type(one["items"]))
-    if kind == "object":
-        # `params` of a bench's row: kept as text values.
-        return T.MapType(T.StringType(), T.StringType())
-    return _TYPES[kind]
-
-
-def _multiples(path: str, one: Schema) -> Iterator[tuple[str, Sql]]:
+def _multiples(name: str, one: Schema) -> Iterator[tuple[str, Sql]]:
     if "multipleOf" in one:
         said = one["multipleOf"]
-        yield f"{path.rpartition('.')[2]} must be a multiple of {said}", f"{path} % {said} <> 0"
+        yield f"{name} must be a multiple of {said}", f"{{line}}.{name} % {said} <> 0"
 
 
-def _conditions(name: str, schema: Schema) -> Iterator[tuple[str, Sql]]:
+def _conditions(schema: Schema) -> Iterator[tuple[str, Sql]]:
     """What the rig's schema says beside: a cause belongs to what did not pass; who needs whom."""
     if "if" in schema:
-        passed = f"{name}.outcome = {quoted(schema['if']['properties']['outcome']['const'])}"
+        passed = f"{{line}}.outcome = {literal(schema['if']['properties']['outcome']['const'])}"
         (one,) = schema["else"]["required"]
-        yield f"{one} where it passed", f"{passed} AND {name}.{one} IS NOT NULL"
-        yield f"{one} is missing", f"NOT {passed} AND {name}.{one} IS NULL"
+        yield f"{one} where it passed", f"{passed} AND {{line}}.{one} IS NOT NULL"
+        yield f"{one} is missing", f"NOT {passed} AND {{line}}.{one} IS NULL"
     for first, others in schema.get("dependentRequired", {}).items():
         for other in others:
-            there = f"{name}.{first} IS NOT NULL AND {name}.{other} IS NULL"
+            there = f"{{line}}.{first} IS NOT NULL AND {{line}}.{other} IS NULL"
             yield f"{first} without {other}", there

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
-from .contracts import MARKS, Sql, columns, contract, quoted
+from .contracts import MARKS, columns, contract, shape_of
+from .rules import Sql, literal
 
 BAD, BLANK = "bad", "blank"
 SHOWN = 500
@@ -34,11 +35,11 @@ def judge(raw: DataFrame) -> DataFrame:
     text = raw.selectExpr(
         "*", "CASE WHEN is_valid_utf8(raw) THEN btrim(raw, ' \\t\\r') END AS text"
     )
-    each = {name: contract(name) for name in MARKS}
-    wants = " ".join(f"WHEN {one.wanted('text')} THEN '{name}'" for name, one in each.items())
-    wanted = text.selectExpr("*", f"CASE {wants} END AS wants")
+    shaped = text.selectExpr("*", f"{shape_of('text')} AS shape")
+    wants = " ".join(f"WHEN contains(shape, '{MARKS[name]}: ') THEN '{name}'" for name in MARKS)
+    wanted = shaped.selectExpr("*", f"CASE {wants} END AS wants")
     parsed = wanted.selectExpr("*", *(_parsed(name) for name in MARKS))
-    good = _each(lambda name: each[name].good("text"), _wanted)
+    good = _each(lambda name: contract(name).good("text", "shape"), _wanted)
     judged = parsed.selectExpr("*", f"coalesce(CASE {good} END, false) AS good")
     kinds = judged.selectExpr(
         "*",
@@ -73,11 +74,13 @@ def _parsed(name: str) -> Sql:
 
 
 def _reason() -> Sql:
-    each = _each(lambda name: contract(name).reason("text"), _wanted)
+    each = _each(
+        lambda name: contract(name).reason("text"), lambda name: contract(name).wanted("text")
+    )
     return (
         "CASE WHEN text IS NULL THEN 'no UTF-8' "
         "WHEN json_object_keys(text) IS NULL THEN 'no JSON object' "
-        f"{each} ELSE {quoted(NAMELESS)} END"
+        f"{each} ELSE {literal(NAMELESS)} END"
     )
 
 
@@ -91,10 +94,12 @@ def rows(documents: DataFrame) -> DataFrame:
     bench = contract("bench")
     listed = documents.selectExpr("file", "made", "raw", f"{_listed('raw')} AS listed")
     each = listed.selectExpr("file", "made", "raw", "explode_outer(listed) AS text")
-    parsed = each.selectExpr("*", f"{bench.parsed('text')} AS bench")
+    parsed = each.selectExpr(
+        "*", f"{shape_of('text')} AS shape", f"{bench.parsed('text')} AS bench"
+    )
     reason = (
         f"CASE WHEN text IS NULL THEN 'no document of a bench' "
-        f"WHEN NOT ({bench.good('text')}) THEN {bench.reason('text')} END AS reason"
+        f"WHEN NOT ({bench.good('text', 'shape')}) THEN {bench.reason('text')} END AS reason"
     )
     shown = f"{_shown('coalesce(text, raw)')} AS raw"
     return parsed.selectExpr("bench", "file", "made", reason, shown)

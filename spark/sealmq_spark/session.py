@@ -11,8 +11,10 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 LOCAL = "local[2]"
+SMALL = 64 << 20
+"""Bytes of logs below which a report's session is `small`: about two hundred thousand lines."""
 # A report makes a hundred queries, each of which Spark would turn into Java and plan again on its
-# way, and Java into machine code twice: that pays from some hundred thousand lines on.
+# way, and Java into machine code twice: half of the CPU of a report over 100,000 lines.
 _SMALL = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",

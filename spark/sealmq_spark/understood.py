@@ -14,7 +14,7 @@ Schema = Mapping[str, Any]
 _SAID = frozenset({"title", "description"})
 _TOP = _SAID | {"$schema", "$id", "$defs", "type", "properties", "required"}
 _CONDITIONS = frozenset({"if", "then", "else", "dependentRequired"})
-# Of a field of each type: what `shapes` and `contracts` make of it.
+# Of a field of each type: what `rules` and `contracts` make of it.
 _OF_TYPE: Mapping[str, frozenset[str]] = {
     "string": frozenset({"pattern", "minLength", "maxLength"}),
     "integer": frozenset({"minimum", "maximum", "multipleOf"}),
@@ -77,6 +77,9 @@ def field(schema: Schema, where: str = "a field") -> None:
     match kind:
         case "string":
             _text(schema, where)
+        case "integer":
+            if "minimum" not in schema:
+                raise SchemaError(f"{where}: an integer without minimum")
         case "number":
             _is(schema.get("minimum"), 0, f"{where}, minimum")
         case "array":

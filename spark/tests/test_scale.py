@@ -51,12 +51,26 @@ def rows() -> list[scale_fit.Row]:
         for lines in (SIZES[0], SIZES[2])
         for name, value in (("same", 20), ("rows", 7000))
     ]
+    beside = [
+        scale_fit.row("beside_cpu", variant, value, unit, 1, lines=lines, of=of)
+        for lines, of in ((scale.FEW, "read"), (SIZES[0], "report"))
+        for variant, value, unit in (
+            ("local-2", 30.0, "s"), (f"plain-{of}", 20.0, "s"), ("ratio", 1.4567, "times"),
+        )
+    ]  # fmt: skip
     told = [
         {"measure": "decisions", "format": format_, "bytes": size, "told": {}}
         | {"seconds": 1.5, "cpu": 2.5, "read": size}
         for format_, size in (("json", 3_000_000), ("parquet", 300_000))
     ]
-    return [*local, *scale_fit.lined(local), *apart, *same, *scale_fit.formats(told, SIZES[1])]
+    return [
+        *local,
+        *scale_fit.lined(local),
+        *beside,
+        *apart,
+        *same,
+        *scale_fit.formats(told, SIZES[1]),
+    ]
 
 
 def test_a_line_is_found_again_and_what_is_off_it_is_told() -> None:
@@ -95,7 +109,15 @@ def test_rows_are_those_of_the_contract_and_none_stands_twice() -> None:
 def test_the_tables_say_what_was_measured() -> None:
     made = scale_table.table(rows())
     # The median of three; the largest one is off; Java's memory is flat.
-    for part in ("| 1,000,000 |", " 32.0 |", "beyond 10 %: ", " 900 |", "1.00 |", "200.0 |"):
+    for part in (
+        "| 1,000,000 |",
+        " 32.0 |",
+        "beyond 10 %: ",
+        " 900 |",
+        "1.00 |",
+        "200.0 |",
+        " 1.46 |",
+    ):
         assert part in made, made
     assert scale_table.table(list(reversed(rows()))) == made
 
