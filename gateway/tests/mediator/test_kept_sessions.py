@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +249,11 @@ def test_nothing_is_remembered_of_a_session_that_the_broker_was_made_to_forget(
 # --- what a clock ends ---
 
 
+def played(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """What never becomes so fails."""
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
 async def ticks(place: Place) -> None:
     place.sessions.tick()
     await so(lambda: not place.sessions._untold)
@@ -277,7 +282,7 @@ def test_a_session_ends_so_long_after_its_connection_as_its_connect_has_said(pla
         assert len(place.forgotten) == forgotten + 1
         assert await place.opened(present=False, expiry=3600) == []
 
-    asyncio.run(story())
+    played(story)
 
 
 def test_a_client_that_comes_back_too_late_finds_nothing_though_the_clock_was_not_looked_at(
@@ -294,7 +299,7 @@ def test_a_client_that_comes_back_too_late_finds_nothing_though_the_clock_was_no
         assert not await place.sessions.prepare(client, 1, KEY[1], False, 60)
         assert len(place.forgotten) == forgotten + 1
 
-    asyncio.run(story())
+    played(story)
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -320,7 +325,7 @@ def test_a_restart_of_the_mediator_gives_a_session_no_more_than_its_interval(
         await ticks(place)
         await so(lambda: not place.store.kept())
 
-    asyncio.run(story())
+    played(story)
 
 
 def test_a_clock_that_was_set_while_the_mediator_was_away_ends_none_later_than_its_interval(
@@ -336,7 +341,7 @@ def test_a_clock_that_was_set_while_the_mediator_was_away_ends_none_later_than_i
         await ticks(place)
         await so(lambda: not place.store.kept())
 
-    asyncio.run(story())
+    played(story)
 
 
 def test_what_is_over_while_the_broker_is_away_ends_when_it_is_back(place: Place) -> None:
@@ -352,7 +357,7 @@ def test_what_is_over_while_the_broker_is_away_ends_when_it_is_back(place: Place
         await ticks(place)
         await so(lambda: not place.store.kept())
 
-    asyncio.run(story())
+    played(story)
 
 
 def test_a_full_disk_leaves_the_session_as_it_was(
@@ -377,4 +382,4 @@ def test_a_full_disk_leaves_the_session_as_it_was(
         await ticks(place)
         await so(lambda: not place.store.kept())
 
-    asyncio.run(story())
+    played(story)
