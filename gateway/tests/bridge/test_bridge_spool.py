@@ -16,7 +16,8 @@ from bridge.test_bridge_parts import message, topics
 from sealmq.bridge import spool as spools
 from sealmq.bridge.crossing import OK, Crossing
 from sealmq.bridge.judging import Plain
-from sealmq.bridge.spool import BYTES, HOLD_BYTES, HOLD_S, MESSAGES, WIDTH, Spool, Told, Waiting
+from sealmq.bridge.spool import HOLD_BYTES, HOLD_S, WIDTH, Spool, Told, Waiting
+from sealmq.bridge.spooled import BYTES, MESSAGES
 from sealmq.bridge.traffic import Import
 from sealmq_spec.errors import Unavailable
 
