@@ -116,7 +116,8 @@ def scrape(reduced: Reduced) -> str:
     """What being watched costs a site."""
     from scrape_bench import table
 
-    return table(_rows(reduced, "scrape"))
+    rows = reduced.rows.get("scrape")
+    return table(rows) if rows else "Not measured yet: `make evidence PARTS=scrape`."
 
 
 def sizes(reduced: Reduced) -> str:
