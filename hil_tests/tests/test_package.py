@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -68,25 +69,29 @@ def make(*words: str, **env: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.full
-def test_a_release_made_in_another_folder_is_the_same_bytes(tmp_path: Path) -> None:
-    """Another checkout, another umask: wheel, sources and bill of materials."""
-    make("dist")
-    made = ROOT / "build/dist"
-    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=made, check=True)
-    other = tmp_path / "elsewhere" / "checkout"
-    clone = ["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(other)]
+def released(folder: Path, umask: str) -> Path:
+    """What `make dist` makes in a checkout there."""
+    clone = ["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(folder)]
     subprocess.run(clone, check=True, timeout=300)
     done = subprocess.run(
-        ["sh", "-c", "umask 077; exec packaging/dist.sh"], cwd=other, capture_output=True,
+        ["sh", "-c", f"umask {umask}; exec packaging/dist.sh"], cwd=folder, capture_output=True,
         text=True, timeout=1800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "build/dist"
+
+
+@pytest.mark.full
+def test_a_release_made_in_another_folder_is_the_same_bytes(tmp_path: Path) -> None:
+    """Another checkout, another umask: wheel, sources and bill of materials."""
+    made = released(tmp_path / "one", "022")
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=made, check=True)
+    other = released(tmp_path / "quite" / "another", "077")
     files = {path.name for path in made.iterdir()}
     assert len(files) == 4
-    assert files == {path.name for path in (other / "build/dist").iterdir()}
+    assert files == {path.name for path in other.iterdir()}
     for name in files:
-        assert (made / name).read_bytes() == (other / "build/dist" / name).read_bytes(), name
+        assert (made / name).read_bytes() == (other / name).read_bytes(), name
 
     [bill] = made.glob("*.cdx.json")
     assert "file:" not in bill.read_text()
@@ -172,25 +177,40 @@ def newer(package: Path, folder: Path) -> Path:
     return made
 
 
+def half_way(package: Path) -> str:
+    """The file in the middle of the package."""
+    listed = subprocess.run(
+        ["dpkg-deb", "--contents", str(package)], check=True, capture_output=True, text=True
+    )
+    files = [line.split()[5] for line in listed.stdout.splitlines() if line.startswith("-")]
+    return files[len(files) // 2].removeprefix("./")
+
+
 def cut_off(debian: Path, package: str, at: str) -> None:
-    """Upgrade, and kill dpkg with all that it has started as soon as it says this of the package;
-    `files`: when half of them lie beside the old ones."""
+    """Upgrade, and kill dpkg with all that it has started as soon as it says this of the package,
+    or when this file of it lies beside the old one."""
     words = ["chroot", str(debian), "dpkg", "--status-fd", "1", "-i", package]
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
-    dpkg = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env,
-        start_new_session=True,
-    )  # fmt: skip
-    wanted = f"status: sealmq: {'half-installed' if at == 'files' else at}"
+    log = debian / "root/dpkg.log"
+    with log.open("w") as errors:
+        dpkg = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=errors, text=True, env=env,
+            start_new_session=True,
+        )  # fmt: skip
     assert dpkg.stdout is not None
     try:
-        assert any(line.strip() == wanted for line in dpkg.stdout), f"dpkg never says {wanted}"
-        lies = debian / "opt/sealmq"
-        while at == "files" and sum(1 for _ in lies.rglob("*.dpkg-new")) < 1000:
-            assert dpkg.poll() is None, "it had come to its end"
+        if "/" in at:
+            beside = debian / f"{at}.dpkg-new"
+            while not beside.exists():
+                assert dpkg.poll() is None, f"{at} was never seen: {log.read_text()}"
+                time.sleep(0.001)
+        else:
+            said = any(line.strip() == f"status: sealmq: {at}" for line in dpkg.stdout)
+            assert said, f"dpkg never says {at}: {log.read_text()}"
     finally:
-        os.killpg(dpkg.pid, signal.SIGKILL)
-        dpkg.wait()
+        if dpkg.poll() is None:
+            os.killpg(dpkg.pid, signal.SIGKILL)
+            dpkg.wait()
         dpkg.stdout.close()
 
 
@@ -233,7 +253,7 @@ def test_from_the_package_to_doctor_upgraded_cut_off_and_removed(
         inside("dpkg -i /root/sealmq.deb")
 
         # Cut off anywhere: the old one or the new one runs, and what the page says ends it.
-        for at in ("half-installed", "files", "unpacked", "half-configured"):
+        for at in ("half-installed", half_way(package), "unpacked", "half-configured"):
             cut_off(debian, "/root/newer.deb", at)
             assert inside("sealmq --version").strip() in ("sealmq 0.1.0", "sealmq 0.1.1"), at
             inside("dpkg --configure -a || apt-get install -y /root/newer.deb")
