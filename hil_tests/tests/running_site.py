@@ -65,7 +65,7 @@ def until(what: str, look: Callable[[], T | None], patience_s: float = PATIENCE_
         passed = time.monotonic() - begin
         if passed > patience_s:
             raise AssertionError(f"waited {patience_s:.0f} s in vain for {what}")
-        time.sleep(0.05 + min(1.0, passed / 5))
+        time.sleep(0.05 + min(0.25, passed / 5))
 
 
 def sealmq(

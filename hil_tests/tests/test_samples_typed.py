@@ -190,6 +190,7 @@ def test_a_board_s_commands(closed_site: Site, tmp_path: Path) -> None:
         assert "m1-temp-sensor is disabled" in typed(BOARD[3:], tmp_path, **port, **site)
 
 
+@pytest.mark.full
 def test_a_virtual_board_s_commands(tmp_path: Path) -> None:
     with virtual(tmp_path / "board1", 64):
         assert '"wifi_on": false' in typed(VBOARD, tmp_path)
@@ -283,6 +284,7 @@ def test_day_by_day(tmp_path: Path) -> None:
         sealmq("down", site)
 
 
+@pytest.mark.full
 def test_with_mosquitto(tmp_path: Path) -> None:
     words = ("--example", "factory", "--key-file", tmp_path / "f.key")
     factory = tmp_path / "factory"

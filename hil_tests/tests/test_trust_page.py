@@ -16,6 +16,7 @@ from running_site import ROOT, SEALMQ, Site, sealmq
 PAGE = "gateway/TRUST.md"
 
 
+@pytest.mark.full
 def test_the_page_as_it_stands(tmp_path: Path) -> None:
     """Every block in its order, in one shell; what stands there and is no command is printed."""
     lines: list[str] = []

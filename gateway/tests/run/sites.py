@@ -32,7 +32,7 @@ def until(true: Callable[[], bool], what: str) -> None:
     while not true():
         passed = time.monotonic() - begin
         assert passed < WAIT_S, f"waited in vain: {what}"
-        time.sleep(0.02 + min(1.0, passed / 5))
+        time.sleep(0.02 + min(0.25, passed / 5))
 
 
 @dataclass
