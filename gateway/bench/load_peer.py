@@ -18,6 +18,7 @@ from load_cpu import LoadError
 from sealmq.client.cipher import make
 from sealmq.client.core import Core
 from sealmq.client.events import Event, Fault, Ready
+from sealmq.client.foreign import Reader
 from sealmq.client.opening import connect
 from sealmq.client.outbox import Outbox
 from sealmq.client.randomness import mono_ms, new_salt
@@ -25,7 +26,6 @@ from sealmq.client.seal import seal_message
 from sealmq.mqtt import Decoder, Pingresp, Publish, QoS2Receiver, Suback, Unsuback, build
 from sealmq_spec.const import CONTROL, OP_COMMAND, OP_NOTICE, OP_REPLY, UNSUBSCRIBE
 from sealmq_spec.identity import Identity
-from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
 
 PATIENCE_S = 60.0

@@ -11,7 +11,7 @@ from sealmq_spec.origin import Reader as _Reader
 from sealmq_spec.origin import message_id
 from sealmq_spec.reader import Message
 
-from .opener import Whole
+from .opener import Plan, Whole
 from .seal import command_body
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ class Reader(Whole, _Reader):
     """`last`: which message of another site it has begun to open; b"": none."""
 
     last = b""
+
+    def _plan_inner(self, plan: Plan, plain: bytes) -> None:
+        # Below `@` each is named as it is opened.
+        if plan.tails is None or plan.tails[3][:1] != "@":
+            super()._plan_inner(plan, plain)
 
     def _open_inner(
         self,

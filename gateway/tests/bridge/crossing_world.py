@@ -94,7 +94,7 @@ class Site:
         async def all_at_once() -> list[tuple[int, str]]:
             handed = self.handed.setdefault(by, Handed())
             loop = asyncio.get_running_loop()
-            answers = [loop.create_future() for _ in some]
+            answers: list[asyncio.Future[tuple[int, str]]] = [loop.create_future() for _ in some]
             for one, answered in zip(some, answers, strict=True):
 
                 def answer(code: int, why: str, to: Any = answered) -> None:

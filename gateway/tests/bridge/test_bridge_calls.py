@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from bridge.crossing_world import LABEL, Site, m1
@@ -39,9 +40,8 @@ def test_a_message_for_a_neighbour_costs_few_calls(tmp_path: Path) -> None:
     safe: list[int] = []
     with counted("bridge") as calls:
         for n in range(MANY):
-            north.traffic.own(
-                "heat", LABEL, "a/b", 1, m1(ctr=n + 1), "south", lambda n=n: safe.append(n)
-            )
+            told = partial(safe.append, n)
+            north.traffic.own("heat", LABEL, "a/b", 1, m1(ctr=n + 1), "south", told)
         for one in north.spool.after("south", 0, MANY):
             north.spool.done("south", Waiting(one.seq, one.message))
     assert safe == list(range(MANY))
