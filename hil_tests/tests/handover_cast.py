@@ -132,7 +132,7 @@ class Reader:
         """The connection breaks."""
         opened = self.client._life._opened
         if opened is not None:
-            opened.wire._writer.transport.abort()
+            opened.wire._transport.abort()
 
 
 class Cast:
