@@ -189,15 +189,17 @@ def half_way(package: Path) -> str:
 def cut_off(debian: Path, package: str, at: str) -> None:
     """Upgrade, and kill dpkg with all that it has started as soon as it says this of the package,
     or when this file of it lies beside the old one."""
-    words = ["chroot", str(debian), "dpkg", "--status-fd", "1", "-i", package]
+    # What dpkg says goes to a descriptor of its own, which it keeps from the package's scripts.
+    reads, writes = os.pipe()
+    words = ["chroot", str(debian), "dpkg", "--status-fd", str(writes), "-i", package]
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
     log = debian / "root/dpkg.log"
     with log.open("w") as errors:
         dpkg = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=errors, text=True, env=env,
-            start_new_session=True,
-        )  # fmt: skip
-    assert dpkg.stdout is not None
+            words, stdout=errors, stderr=errors, env=env, pass_fds=[writes], start_new_session=True
+        )
+    os.close(writes)
+    status = os.fdopen(reads)
     try:
         if "/" in at:
             beside = debian / f"{at}.dpkg-new"
@@ -205,13 +207,13 @@ def cut_off(debian: Path, package: str, at: str) -> None:
                 assert dpkg.poll() is None, f"{at} was never seen: {log.read_text()}"
                 time.sleep(0.001)
         else:
-            said = any(line.strip() == f"status: sealmq: {at}" for line in dpkg.stdout)
+            said = any(line.strip() == f"status: sealmq: {at}" for line in status)
             assert said, f"dpkg never says {at}: {log.read_text()}"
     finally:
         if dpkg.poll() is None:
             os.killpg(dpkg.pid, signal.SIGKILL)
             dpkg.wait()
-        dpkg.stdout.close()
+        status.close()
 
 
 @pytest.mark.full

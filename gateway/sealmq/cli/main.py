@@ -173,7 +173,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = build(words[:1] if known else ()).parse_args(words)
         run = cast(Callable[[argparse.Namespace], int], args._run)
         code = run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # a package's script may have none
+            sys.stdout.flush()
     except SystemExit:  # argparse, after --help and --version
         raise
     except BaseException as error:  # one handler: no traceback ever reaches an operator

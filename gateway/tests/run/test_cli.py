@@ -260,3 +260,13 @@ def test_the_page_has_each_exit_code_that_a_help_names() -> None:
     assert named >= {0, 1, 2, 3, 12, 27, 130}
     # 4 is a board's, whose commands are a program of their own.
     assert rows == named | {4}
+
+
+def test_without_stdout_a_command_does_its_work(tmp_path: Path) -> None:
+    """As dpkg may start it; it was an internal error."""
+    words = (
+        f"exec {sys.executable} -m sealmq.cli init {tmp_path}/site --key-file {tmp_path}/key >&-"
+    )
+    done = subprocess.run(["sh", "-c", words], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "site/sealmq.toml").exists()
