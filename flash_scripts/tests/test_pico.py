@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -155,7 +156,7 @@ def test_an_address_without_an_enrolment_to_put_it_into_is_refused_in_words(
     # What an operator reads of it.
     port = Port("pico", "/dev/ttyACM0")
     monkeypatch.setattr(provision, "one", lambda args: port)
-    monkeypatch.setattr(provision, "look", lambda port, digests: None)
+    monkeypatch.setattr(provision, "look", lambda port, digests: SimpleNamespace(client={}))
     monkeypatch.setattr(provision, "_check", lambda there, who, replace: None)
     monkeypatch.setattr(provision, "_files", lambda there, args: [])
     monkeypatch.setattr(provision, "work", lambda port, steps: answers)

@@ -334,7 +334,7 @@ def test_one_session_that_cannot_be_ended_leaves_the_others_to_be_ended(site: Si
     site.down()
     store = site.path / "state/mediator/mediator.db"
     with sqlite3.connect(store) as db:
-        db.execute("insert into kept values (?, 'a\x01', 1)", (number,))
+        db.execute("insert into kept (client, client_id, gen) values (?, 'a\x01', 1)", (number,))
         rows = db.execute("select client_id from kept").fetchall()
     assert sorted(rows) == [("a\x01",), ("one",), ("two",)]
     with sqlite3.connect(store) as db:  # the bad one comes first

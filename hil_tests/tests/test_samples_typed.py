@@ -48,6 +48,8 @@ ELSEWHERE = {
     "test_flash_readme.py::test_a_virtual_board_publishes",
     "flash_scripts/README.md: From the box to the first sealed reading 2": "flash_scripts/tests/"
     "test_flash_readme.py::test_a_virtual_board_publishes",
+    "flash_scripts/README.md: flash: onto the board": "flash_scripts/tests/"
+    "test_series.py::test_real_boards_of_an_archive_one_cut_off",
     **{
         f"gateway/PURPOSES.md: Ten minutes{n}": HERE
         + "test_readme.py::test_the_walk_through_purposes"

@@ -1,7 +1,7 @@
 """A site's address by mDNS (RFC 6762, 6763): announced by a process of its own, and found.
 
-A hint and never trust: anybody in the network announces anything. Whoever goes where a lie leads
-meets somebody who has no key of the site's, and so is no mediator to it.
+A hint, and nothing is believed: anybody in the network announces anything. Whoever goes where a
+lie leads meets somebody who has no key of the site's, and so is no mediator to it.
 """
 
 SERVICE = "_sealmq._tcp.local."

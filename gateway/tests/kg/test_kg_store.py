@@ -195,7 +195,7 @@ def test_opening_says_what_is_wrong(site: MadeSite, key: bytes, tmp_path: Path) 
         KgStore.open(tmp_path / "none.db", key, number)
     with raw(site) as db:
         db.execute("UPDATE meta SET value = x'09' WHERE name = 'version'")
-    with pytest.raises(StoreBroken, match="another version"):
+    with pytest.raises(StoreBroken, match="a newer one is needed"):
         KgStore.open(path, key, number)
     path.write_bytes(os.urandom(5000))
     with pytest.raises(StoreBroken, match="not a database"):
