@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,8 @@ class Paho:
         self.codes: dict[int, Any] = {}
         self.granted: queue.Queue[list[Any]] = queue.Queue()
         self.connected = threading.Event()
+        # Subscribes to what has no answer yet.
+        self._ask: Callable[[], object] | None = None
         more: dict[str, Any] = {} if version == 5 else {"clean_session": not kept}
         self.client = paho.Client(
             CallbackAPIVersion.VERSION2,
@@ -124,11 +126,16 @@ class Paho:
             options = {"clean_start": False, "properties": properties}
         self.client.connect("127.0.0.1", agent.port, keepalive=30, **options)
         self.client.loop_start()
-        assert self.connected.wait(30), agent.said()
+        if not self.connected.wait(30):
+            self.end()
+            raise AssertionError(agent.said())
 
-    # Where it is refused, since the site is away, it tries again by itself.
+    # Where it is refused, since the site is away, it tries again by itself. paho sends a PUBLISH
+    # again in the next connection, a SUBSCRIBE not.
     def _connected(self, _c: Any, _u: Any, _f: Any, code: Any, _p: Any) -> None:
         if not code.is_failure:
+            if (ask := self._ask) is not None:
+                ask()
             self.connected.set()
 
     def _published(self, _c: Any, _u: Any, mid: int, code: Any, _p: Any) -> None:
@@ -140,8 +147,11 @@ class Paho:
         if purpose:
             properties = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
             properties.UserProperty = ("purpose", purpose)
-        self.client.subscribe(filt, qos, properties=properties)
-        return self.granted.get(timeout=30)
+        self._ask = partial(self.client.subscribe, filt, qos, properties=properties)
+        self._ask()
+        answer = self.granted.get(timeout=30)
+        self._ask = None
+        return answer
 
     def next(self) -> paho.MQTTMessage:
         return self.came.get(timeout=30)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,8 +53,12 @@ class ByPaho:
     def __init__(self, agent: Agent, topic: str, version: int, qos: int) -> None:
         self._topic, self._qos = topic, qos
         self._reader = Paho(agent, "ha", version, f"r-{topic}", kept=True)
-        self._reader.subscribe(topic, qos)
-        self._writer = Paho(agent, "plc", version, f"w-{topic}", kept=True)
+        try:
+            self._reader.subscribe(topic, qos)
+            self._writer = Paho(agent, "plc", version, f"w-{topic}", kept=True)
+        except BaseException:
+            self._reader.end()
+            raise
         self._infos: dict[int, Any] = {}
         self._seen: Counter[int] = Counter()
 
@@ -238,6 +243,21 @@ def forgotten(agent: Agent, topic: str) -> None:
         )
 
 
+@contextmanager
+def made(agent: Agent, make: type[Ends], version: int, qos: int) -> Iterator[Ends]:
+    """A publisher and a reader; nothing is left of them afterwards, even if they never connect."""
+    topic = f"machine/1/{make.__name__}{version}{qos}"
+    connected(agent)
+    try:
+        ends = make(agent, topic, version, qos)
+        try:
+            yield ends
+        finally:
+            ends.end()
+    finally:
+        forgotten(agent, topic)
+
+
 def goes_on(what: str, ends: Ends, look: Callable[[], bool]) -> None:
     """Waits for `look` as long as messages or acknowledgements come."""
     seen, since = (-1, -1), time.monotonic()
@@ -268,30 +288,21 @@ MAKES = [(ByPaho, 4), (ByPaho, 5), (ByMosquitto, 4), (ByMosquitto, 5), (ByMqttJs
 def test_none_of_a_thousand_that_were_acknowledged_is_lost_whoever_is_killed(
     agent: Agent, make: type[Ends], version: int, qos: int
 ) -> None:
-    topic = f"machine/1/{make.__name__}{version}{qos}"
-    connected(agent)
-    ends = make(agent, topic, version, qos)
     every = set(range(COUNT))
-    try:
+    with made(agent, make, version, qos) as ends:
         ends.publish(range(COUNT))
         for step, who in KILLS.items():
             goes_on(f"{step} messages", ends, lambda step=step: len(ends.came()) >= step)  # type: ignore[misc]
             killed(agent, who)
         goes_on("all acknowledgements", ends, lambda: ends.acked() == every)
         goes_on("all messages", ends, lambda: ends.came().keys() == every)
-    finally:
-        ends.end()
-        forgotten(agent, topic)
 
 
 @pytest.mark.parametrize(("make", "version"), MAKES)
 def test_a_message_of_qos_0_comes_at_most_once_and_no_kill_blocks_those_after_it(
     agent: Agent, make: type[Ends], version: int
 ) -> None:
-    topic = f"machine/1/{make.__name__}{version}0"
-    connected(agent)
-    ends = make(agent, topic, version, 0)
-    try:
+    with made(agent, make, version, 0) as ends:
         at = 0
         for who in (*KILLS.values(), ""):
             ends.publish(range(at, at + COUNT // 5))
@@ -307,7 +318,4 @@ def test_a_message_of_qos_0_comes_at_most_once_and_no_kill_blocks_those_after_it
 
         until("one more to come through", through, 2 * _STILL_S)
         twice = {n: times for n, times in ends.came().items() if times > 1}
-    finally:
-        ends.end()
-        forgotten(agent, topic)
     assert not twice

@@ -189,8 +189,9 @@ class KeptSessions:
 
         The client of one that was lost finds it present, and its packet ids in doubt. One that is
         still there gets filters that are known to be young, and no others: with each SUBSCRIBE the
-        broker queues all that is retained there once more. Raises BrokerAway; then it is all to be
-        done once more.
+        broker queues all that is retained there once more. After a restart of this process all that
+        the broker has is young: only saves from then on are seen. Raises BrokerAway; then it is all
+        to be done once more.
         """
         young = self._young
         keys = [
@@ -200,9 +201,9 @@ class KeptSessions:
         ]
         slots = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(key: Key) -> bool:
+        async def one(key: Key) -> tuple[bool, Iterable[str]]:
             async with slots:
-                return await self._reopened(key, (young or {}).get(key, {}))
+                return await self._reopened(key, None if young is None else young.get(key, {}))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -213,30 +214,34 @@ class KeptSessions:
                 raise BrokerAway(f"what it has lost is not known: {error}") from None
             raise error from None
         self._young = {} if young is None else young
-        lost = [key for key, task in zip(keys, tasks, strict=True) if task.result()]
-        for key in lost:
-            self._began[key] = _UNSEEN
-            self.changed(key, ("",))
-        for key, filters in self._young.items():
-            self.changed(key, list(filters))
-        if lost:
-            log.warning("the broker had lost %d kept sessions; it has them again", len(lost))
+        losses = 0
+        for key, task in zip(keys, tasks, strict=True):
+            lost, unsaved = task.result()
+            if lost:
+                losses += 1
+                self._began[key] = _UNSEEN
+            self.changed(key, unsaved)
+        if losses:
+            log.warning("the broker had lost %d kept sessions; it has them again", losses)
 
-    # Whether the broker had lost it.
-    async def _reopened(self, key: Key, young: Mapping[str, float]) -> bool:
+    # Whether the broker had lost it, and what of it the broker has now, perhaps not saved. young:
+    # None if nobody knows what was saved before.
+    async def _reopened(
+        self, key: Key, young: Mapping[str, float] | None
+    ) -> tuple[bool, Iterable[str]]:
         lost = False
+        all_: dict[str, int] = {}
 
         async def filters(present: bool) -> list[tuple[str, int]]:
             nonlocal lost
             lost = not present
             held = await self._store.commit([KeptSubs(*key)])
-            found: dict[str, int] = {}
             for h in held:
                 for sub in h.record.subs if isinstance(h.record, KeptSubs) else ():
                     # As the broker had it: once, at the highest QoS.
-                    if sub.at and (lost or sub.at in young):
-                        found[sub.at] = max(sub.qos, found.get(sub.at, 0))
-            return list(found.items())
+                    if sub.at:
+                        all_[sub.at] = max(sub.qos, all_.get(sub.at, 0))
+            return [(at, qos) for at, qos in all_.items() if lost or at in (young or ())]
 
         text = plain(key[1], 100)
         try:
@@ -245,10 +250,10 @@ class KeptSessions:
             # One that the broker does not take holds up nobody else; but it may have been lost.
             await self._answers()
             log.warning("client %d: session '%s' is not opened again: %s", key[0], text, error)
-            return True
+            return True, ("",)
         if refused:
             log.warning("client %d: session '%s': %d filters refused", key[0], text, refused)
-        return lost
+        return lost, ["", *all_] if lost or young is None else list(young)
 
     async def _keep(self, key: Key, gen: int, expiry: int) -> None:
         rows: list[dict[Key, Any]] = [self._kept, self._expiry, self._ends]

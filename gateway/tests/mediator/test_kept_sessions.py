@@ -199,6 +199,34 @@ def test_after_a_restart_each_session_is_looked_for_until_that_went_well(place: 
     asyncio.run(story())
 
 
+def test_what_the_broker_has_not_saved_is_given_back_even_if_the_mediator_was_restarted_meanwhile(
+    place: Place,
+) -> None:
+    async def story() -> None:
+        name = place.scene.site.broker_id(*KEY)
+        await place.opened(present=False)
+        await place.store.commit([A, B])
+        place.broker[name] = {"a": 1, "b": 0}
+        again = place.restarted()
+        # It is there, so it is not subscribed once more: all that is retained would come.
+        place.broker[name] = {}
+        await again.reopen()
+        assert place.broker == {name: {}}
+        place.broker.clear()
+        await again.reopen()
+        assert place.broker == {name: {"a": 1, "b": 0}}
+        # The broker had saved the session and not yet its filters.
+        place.broker[name] = {}
+        await again.reopen()
+        assert place.broker == {name: {"a": 1, "b": 0}}
+        again.saved(place.now + 1.0)
+        asked = len(place.asked)
+        await again.reopen()
+        assert len(place.asked) == asked
+
+    asyncio.run(story())
+
+
 def test_one_session_that_the_broker_does_not_take_holds_up_no_other(place: Place) -> None:
     async def story() -> None:
         await place.opened(present=False)
