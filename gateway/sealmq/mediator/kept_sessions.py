@@ -152,7 +152,8 @@ class KeptSessions:
         """
         records: list[StoreRecord] = [KeptSubs(*key)] if known and present else []
         if known and not present:
-            records = [KeptGone(*key, gen), KeptSession(*key, gen)]
+            expiry = self._expiry.get(key, NEVER)
+            records = [KeptGone(*key, gen), KeptSession(*key, gen, expiry)]
         if not present:
             self.changed(key, ("",))
         held = await self._store.commit(records) if records else []

@@ -108,6 +108,15 @@ def test_what_the_broker_has_forgotten_is_forgotten(place: Place) -> None:
     asyncio.run(story())
 
 
+def test_one_that_the_broker_has_forgotten_keeps_its_interval(place: Place) -> None:
+    async def story() -> None:
+        for _ in range(2):
+            await place.opened(present=False, expiry=3600)
+            assert [row.expiry for row in place.store.kept()] == [3600]
+
+    asyncio.run(story())
+
+
 def test_a_clean_session_ends_the_kept_one_before_it_opens_and_not_the_next(place: Place) -> None:
     async def story() -> None:
         await place.opened(present=False)
