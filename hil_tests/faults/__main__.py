@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from .place import BROKERS
 from .report import table
-from .runner import Result, Run, Settings
+from .runner import PATIENCE_S, Result, Run, Settings
 from .schedule import KINDS, draw
 
 _EXAMPLES = """\
@@ -57,7 +57,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--patience",
         type=float,
-        default=60.0,
+        default=PATIENCE_S,
         help="seconds until what is owed and has not come counts as lost (default: %(default)s)",
     )
     # Defects put in, so that tests can see the verdict red.
