@@ -23,7 +23,7 @@ import pytest
 
 from run.sites import Site, Up, command, until
 from sealmq.bridge import told
-from sealmq.client import Client, Message
+from sealmq.client import Client, Message, Options
 from sealmq.client.lent import lent_client
 from sealmq.site.layout import Layout
 from typed_page import free_port
@@ -258,8 +258,8 @@ class Graph:
 
 
 @asynccontextmanager
-async def client(site: Site, name: str) -> AsyncIterator[Client]:
-    async with await lent_client(site.root, name) as made:
+async def client(site: Site, name: str, options: Options | None = None) -> AsyncIterator[Client]:
+    async with await lent_client(site.root, name, options=options) as made:
         yield made
 
 
