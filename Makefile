@@ -36,7 +36,7 @@ install: PREFIX ?= /opt/sealmq
 install: BIN ?= /usr/local/bin
 install: PYTHON3 ?= python3
 install: EXTRAS ?=
-install:  ## a gateway, in PREFIX (/opt/sealmq); EXTRAS=flash, spark, factory for boards, reports, archives
+install:  ## a gateway, in PREFIX (/opt/sealmq); EXTRAS=flash, spark, factory, mdns for boards, reports, archives, announcing
 	@$(PYTHON3) -m venv $(PREFIX)
 	@PYTHONDONTWRITEBYTECODE=1 $(PREFIX)/bin/pip install --disable-pip-version-check --quiet \
 	    --constraint .ci/constraints.txt '.$(if $(EXTRAS),[$(EXTRAS)])'
@@ -46,7 +46,7 @@ install:  ## a gateway, in PREFIX (/opt/sealmq); EXTRAS=flash, spark, factory fo
 dist:  ## what a release has, in build/dist: wheel, sources, bill of materials, checksums
 	@packaging/dist.sh
 
-# EXTRAS, as above: flash,factory unless said.
+# EXTRAS, as above: flash,factory,mdns unless said.
 deb:  ## a Debian package for this machine's Debian, in build/deb (python3-venv is needed)
 	@packaging/dist.sh wheel
 	@packaging/deb.sh

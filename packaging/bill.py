@@ -1,6 +1,6 @@
 """The bill of materials, told apart: what every gateway has, and what comes with an extra alone.
 
-    bill.py SITE_PACKAGES BILL.cdx.json SEALMQ.whl
+    bill.py SITE_PACKAGES BILL.cdx.json SEALMQ.whl EXTRA,EXTRA...
 
 cyclonedx-py lists what is installed, and not why. A component that SealMQ needs without extras
 gets the scope `required`; any other `optional`, with a property `sealmq:extra` for each extra that
@@ -20,17 +20,12 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
 OURS = canonicalize_name("sealmq")
-# What is not for whoever installs a gateway.
-NOT_SHIPPED = {"bench", "dev"}
 
 
-def main(site_packages: str, bill: str, wheel: str) -> None:
+def main(site_packages: str, bill: str, wheel: str, installed: str) -> None:
     found = {canonicalize_name(d.name): d for d in distributions(path=[site_packages])}
     core = _needed(found, OURS, "")
-    extras = {
-        extra: _needed(found, OURS, extra) - core
-        for extra in sorted(set(found[OURS].metadata.get_all("Provides-Extra") or []) - NOT_SHIPPED)
-    }
+    extras = {extra: _needed(found, OURS, extra) - core for extra in installed.split(",")}
     path = Path(bill)
     document = json.loads(path.read_text())
     for component in document["components"]:
@@ -76,6 +71,6 @@ def _needed(
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
-        raise SystemExit("usage: bill.py SITE_PACKAGES BILL.cdx.json SEALMQ.whl")
+    if len(sys.argv) != 5:
+        raise SystemExit("usage: bill.py SITE_PACKAGES BILL.cdx.json SEALMQ.whl EXTRA,EXTRA...")
     main(*sys.argv[1:])

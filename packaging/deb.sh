@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # Debian's own: the package's virtualenv starts it on the machine where it is installed.
 python=/usr/bin/python3
-extras=${EXTRAS-flash,factory}
+# Who installs a package cannot add an extra later.
+extras=${EXTRAS-flash,factory,mdns}
 target=/opt/sealmq
 
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}

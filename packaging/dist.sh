@@ -9,8 +9,6 @@ out=build/dist
 # Of the tool alone, in a virtualenv of its own: what it needs is no affair of a gateway's.
 sbom='cyclonedx-bom==7.5.0'
 build='build==1.6.1'
-# Of an operator (pyproject.toml); bill.py marks what each brings.
-extras=flash,spark,factory
 
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
@@ -33,7 +31,12 @@ git archive HEAD | tar -x -C "$work" --one-top-level=tree
 
 [ "${1-}" != wheel ] || exit 0
 
-# The bill names what the tests ran with: a gateway, and what each extra brings besides.
+# The bill names what the tests ran with: a gateway, and what each of an operator's extras brings
+# besides.
+extras=$("$python" -c '
+import sys, tomllib
+told = tomllib.load(open(sys.argv[1], "rb"))["project"]["optional-dependencies"]
+print(",".join(sorted(told.keys() - {"bench", "dev"})))' "$work/tree/pyproject.toml")
 "$python" -m venv "$work/gateway"
 "$work/gateway/bin/pip" install --quiet --disable-pip-version-check --no-compile \
     --constraint .ci/constraints.txt "$(ls "$out"/sealmq-*.whl)[$extras]"
@@ -45,6 +48,6 @@ bill=$out/sealmq-$(basename "$out"/sealmq-*.whl | cut -d- -f2).cdx.json
     exit 1
 }
 "$work/tools/bin/python" packaging/bill.py "$(echo "$work"/gateway/lib/python3*/site-packages)" \
-    "$bill" "$(basename "$out"/sealmq-*.whl)"
+    "$bill" "$(basename "$out"/sealmq-*.whl)" "$extras"
 (cd "$out" && sha256sum -- sealmq-* >SHA256SUMS)
 cat "$out/SHA256SUMS"

@@ -167,5 +167,5 @@ def test_a_role_s_own_folder_is_all_that_it_has_of_run(site: Site) -> None:
         until("the supervisor to see it", lambda: "was ended by SIGKILL" in site.log())
         assert sealmq("status", site.path, timeout=30).returncode == 1
         path.rmdir()
-        # One that found the folder still there counts as not ready after 30 s, and is started anew.
-        site.back(role, killed, 3 * PATIENCE_S)
+        # One that found the folder still there counts as not ready after 90 s, and is started anew.
+        site.back(role, killed, 5 * PATIENCE_S)

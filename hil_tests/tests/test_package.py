@@ -99,7 +99,8 @@ def test_a_release_made_in_another_folder_is_the_same_bytes(tmp_path: Path) -> N
     for core in ("amqtt", "cryptography", "sqlalchemy", "tomlkit", "uvloop"):
         assert parts[core]["version"]
         assert parts[core]["scope"] == "required"
-    for name, extra in (("esptool", "flash"), ("pyspark", "spark"), ("pyrage", "factory")):
+    extras = {"esptool": "flash", "pyspark": "spark", "pyrage": "factory", "zeroconf": "mdns"}
+    for name, extra in extras.items():
         assert parts[name]["scope"] == "optional"
         assert parts[name]["properties"] == [{"name": "sealmq:extra", "value": extra}]
     assert "pytest" not in parts
@@ -291,6 +292,8 @@ def test_from_the_package_to_doctor_upgraded_cut_off_and_removed(
         "usr/lib/systemd/system/sealmq-agent@.service",
     ):
         assert (debian / file).exists(), file
+    # What [mdns] needs came along: nobody can add an extra to a package.
+    inside("/opt/sealmq/bin/python -P -c 'import zeroconf'")
     # Nothing was compiled where it was installed: all that is there dpkg has put there.
     assert inside("dpkg --verify sealmq") == ""
 

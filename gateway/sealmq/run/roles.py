@@ -18,7 +18,9 @@ from .notify import notify
 
 Say = Callable[[str], None]
 
-READY_S = 30.0
+# A small board that has just booted reads all of Python from its card. Who has ended is not waited
+# for.
+READY_S = 90.0
 # What a mediator has to read before it serves is given time: a million reservations take a quarter
 # of a minute on a fast machine, a minute and a half on a small board.
 READS_A_S = 1 << 20
@@ -92,6 +94,7 @@ class Process:
         self._served_since = None
         self._ended()
         self._starting()
+        first = self.child is None
         try:
             child = self.child = Child(self._start, self._say)
         except (OSError, ValueError) as error:
@@ -104,8 +107,9 @@ class Process:
         self.changed()
         loop = asyncio.get_running_loop()
         ready_s = READY_S + self._reads() // READS_A_S
-        if ready_s > READY_S:
-            # systemd counts from the start of them all.
+        if first or ready_s > READY_S:
+            # systemd counts from the start of them all. Its watchdog waits as well: that one is to
+            # see a process that never comes back.
             notify(f"EXTEND_TIMEOUT_USEC={int((ready_s + READY_S) * 1e6)}")
         end = loop.time() + ready_s
         while child.alive:
