@@ -22,8 +22,6 @@ from scale_plan import BenchError, TimeOver
 from scale_truth import differences
 from spark_tally import Tally
 
-from sealmq_spark.session import SMALL
-
 _LOOK_S = 2.0
 
 
@@ -117,9 +115,6 @@ class Bench:
         for name, value in (("out", out), ("scratch", scratch)):
             command += [f"--{name}", str(value)]
         command += ["--master", master, "--memory", MEMORY, *(f"--{each}" for each in asked)]
-        size = sum(each.stat().st_size for at in logs for each in at.rglob("*") if each.is_file())
-        if script == "scale_run.py" and size < SMALL:
-            command.append("--small")  # as `sealmq report` chooses it
         with (scratch / "stdout").open("wb") as told, (scratch / "stderr").open("wb") as said:
             process = subprocess.Popen(  # noqa: S603 - our own script
                 command, stdout=told, stderr=said, env=environment(scratch), start_new_session=True

@@ -153,7 +153,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
         "sealmq bench",
         given.scratch,
         memory=given.memory,
-        small=given.small,
+        small=job.small(given.logs, out, given.master),
         log=given.scratch / "spark.log",
     )
     started = time.monotonic() - began
@@ -195,7 +195,7 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--master", required=True)
     parser.add_argument("--memory", required=True)
-    for name in ("counts", "checksums", "formats", "small"):
+    for name in ("counts", "checksums", "formats"):
         parser.add_argument(f"--{name}", action="store_true")
     print(json.dumps(run(parser.parse_args())))
     return 0

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _LOCAL = "local[*]"
-# How much smaller lines are once they were read (Parquet), about.
-_KEPT = 4
 _MEMORY = re.compile(r"[1-9]\d{0,5}[mgMG]")
 _EVERY = re.compile(r"([1-9]\d{0,4})([smh]?)")
 _EVERY_S = 60
@@ -161,7 +159,7 @@ def run(args: argparse.Namespace, log: list[str]) -> int:
         if args.watch:
             return _watched(args, master, place, found)
         with progress.steps() as steps:
-            outcome = _made(args, master, place, steps, found.unpacked)
+            outcome = _made(args, master, place, steps)
         size = f"{found.files} files, {found.size / 1e6:.1f} MB"
         if args.json:
             print(json.dumps(outcome, indent=2))
@@ -191,12 +189,12 @@ def _checked(args: argparse.Namespace) -> str | None:
 
 
 def _made(
-    args: argparse.Namespace, master: str | None, place: Place, steps: Steps, size: int
+    args: argparse.Namespace, master: str | None, place: Place, steps: Steps
 ) -> dict[str, Any]:
     from . import job
     from .tables import Days
 
-    with _spark(args, master, place, steps, size) as spark:
+    with _spark(args, master, place, steps) as spark:
         days = Days(args.since, args.until)
         return job.run(spark, args.logs, args.out, steps, days).summary
 
@@ -214,7 +212,7 @@ def _watched(args: argparse.Namespace, master: str | None, place: Place, found: 
     try:
         with (
             ended_by_signals() as take,
-            _spark(args, master, place, progress.Steps(), found.unpacked) as spark,
+            _spark(args, master, place, progress.Steps()) as spark,
         ):
             take()
             again = partial(job.run, spark, args.logs, args.out, None, days)
@@ -226,15 +224,14 @@ def _watched(args: argparse.Namespace, master: str | None, place: Place, found: 
 
 @contextmanager
 def _spark(
-    args: argparse.Namespace, master: str | None, place: Place, steps: Steps, size: int
+    args: argparse.Namespace, master: str | None, place: Place, steps: Steps
 ) -> Iterator[SparkSession]:
-    """Spark and its Java, which has ended when this returns. size: of logs, in bytes, unpacked."""
+    """Spark and its Java, which has ended when this returns."""
     from pyspark import SparkContext
 
-    from .session import SMALL, session
+    from . import job
+    from .session import session
 
-    known = size + _KEPT * outputs.size_of(place.out / "lines")
-    small = known < SMALL and (master or "").startswith("local")
     # PySpark logs each error on stderr with all of Java's stack; `report` has a line for it.
     if os.environ.get("SEALMQ_DEBUG") != "1":
         logging.disable(logging.CRITICAL)
@@ -244,7 +241,7 @@ def _spark(
             "sealmq report",
             place.scratch,
             memory=args.driver_memory,
-            small=small,
+            small=job.small(args.logs, place.out, master),
             log=place.log,
             held=(place.lock,),
         )

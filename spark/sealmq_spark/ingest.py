@@ -28,12 +28,15 @@ from . import locks
 from .contracts import fingerprint
 from .errors import ReportError
 from .found import DOCUMENT, DOCUMENT_BYTES, File, files, shown, unpacked
+from .outputs import SUMMARY
 from .reading import judge
 
 LONGEST = 1 << 20
 """Bytes of a line. Longer ones are not read; settle.py finds that they are missing."""
 EACH = 1 << 30
 """Bytes of logs in one step of the stream. A run that is killed does at most this much again."""
+PACKED = 12
+"""How much smaller gzip makes a log, about."""
 _FOR_EVER = "36500d"
 _ODD = frozenset("*?[]{}\\")
 _SEGMENT = re.compile(r"[a-z]+-[0-9-]+\.jsonl")
@@ -63,6 +66,24 @@ def ingest(spark: SparkSession, logs: Sequence[str], out: Path) -> None:
         _link(logs, place)
         _stream(spark, place)
         _say_read(place)
+
+
+def unread(logs: Sequence[str], out: Path) -> int:
+    """Bytes of logs, about, unpacked, that no report into `out` has ended with. ReportError."""
+    place = Place(out)
+    ended = _age(place.out / SUMMARY)
+    found = 0
+    for file in files(logs, place.out):
+        # What has a younger link was begun by one that was killed.
+        links = (_age(folder / file.name) for folder in (place.links, place.others))
+        if not file.reason and not any(0 < link <= ended for link in links):
+            found += file.bytes * (PACKED if file.name.endswith(".gz") else 1)
+    return found
+
+
+def _age(path: Path) -> int:
+    """When it was made, itself and not what it links to, in ns; 0: it is not there."""
+    return path.lstat().st_mtime_ns if os.path.lexists(path) else 0
 
 
 def _prepared(out: Path) -> Place:

@@ -16,14 +16,17 @@ from . import outputs, tables
 from .errors import FOUND, OK
 from .found import shown as readable
 from .headline import DAILY, KEYS_REPEATED, LOGS, OF_LOG, of_logs, of_tables, site_names
-from .ingest import ingest
+from .ingest import ingest, unread
 from .page import Live, render
 from .progress import Steps
+from .session import SMALL
 from .settle import Settled, settle
 from .shown import Rows, Span, shown
 from .tables import Days, Logs, Tables
 
 _DAY_MS = 86_400_000
+_KEPT = 4
+"""How much smaller lines are as Parquet, about."""
 _TOLD = 20
 """Findings that `why` names one by one."""
 
@@ -36,6 +39,13 @@ class Outcome:
     exit_code: int
     summary: dict[str, Any]
     lists: Mapping[str, Rows]
+
+
+def small(logs: Sequence[str], out: Path, master: str | None) -> bool:
+    """Whether the session of a report into `out` is a `small` one (session.py): by what it has to
+    look at, which are new lines and of old ones what `tables.whole` says. ReportError."""
+    here = (master or "").startswith("local")
+    return here and unread(logs, out) + _KEPT * tables.whole(out) < SMALL
 
 
 def run(

@@ -43,8 +43,6 @@ READ = (
     "state",
     "days",
 )
-_PACKED = 12
-"""How much smaller gzip makes a log, about."""
 _SCRATCH = ".scratch"
 _FORMAT = b"1\n"
 _FORGETTING = b"forgetting\n"
@@ -52,11 +50,10 @@ _FORGETTING = b"forgetting\n"
 
 @dataclass(frozen=True)
 class Found:
-    """What there is to read: how many files, their bytes, and about their bytes unpacked."""
+    """What there is to read: how many files, and their bytes."""
 
     files: int
     size: int
-    unpacked: int
 
 
 @dataclass(frozen=True)
@@ -96,9 +93,7 @@ def look(logs: Sequence[str], out: Path) -> Found:
             "logs end in .jsonl or .jsonl.gz, what benches wrote in .json",
             hint="the gateway's logs lie in SITE/audit; `sealmq hil run --out DIR` keeps the rig's",
         )
-    size = sum(file.bytes for file in there)
-    packed = sum(file.bytes for file in there if file.name.endswith(".gz"))
-    return Found(len(there), size, size + (_PACKED - 1) * packed)
+    return Found(len(there), sum(file.bytes for file in there))
 
 
 def size_of(folder: Path) -> int:

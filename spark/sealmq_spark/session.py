@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 LOCAL = "local[2]"
 SMALL = 64 << 20
-"""Bytes of logs below which a report's session is `small`: about two hundred thousand lines."""
+"""Bytes of lines to look at below which a report's session is `small`: of two hundred thousand."""
 # A report makes a hundred queries, each of which Spark would turn into Java and plan again on its
 # way, and Java into machine code twice: half of the CPU of a report over 100,000 lines.
 _SMALL = {

@@ -142,6 +142,16 @@ class Logs:
     others: Mapping[str, str]
 
 
+def whole(out: Path) -> int:
+    """Bytes of `out` that the next tables are made of, whatever is new: the rig's log, whose tables
+    are of the whole of it, and all logs where another SealMQ has made the tables there are."""
+    return sum(outputs.size_of(out / name) for name in (DAILY if _old(out) else ("hil",)))
+
+
+def _old(out: Path) -> bool:
+    return _text(out / DAYS / _CODE) != _code()
+
+
 class Tables:
     """Makes the tables of a report in `folder`, from what stands in `out`.
 
@@ -156,15 +166,14 @@ class Tables:
         self._out, self._last = out, out / outputs.TABLES
         self._store = out / DAYS
         self._store.mkdir(exist_ok=True)
-        code, by = _code(), self._store / _CODE
-        if not by.exists() or by.read_text() != code:
-            # Made by another SealMQ all is made anew, as are the tables of the last report.
+        if _old(out):
+            # All is made anew, as are the tables of the last report.
             shutil.rmtree(self._store)
             self._store.mkdir()
-            by.write_text(code)
+            (self._store / _CODE).write_text(_code())
         self._have: dict[str, dict[str, str]] = {}
         self._of_last: dict[str, str] = _json(self._last / _OF)
-        self._of = {"": f"{code} {days.since} {days.until}"}
+        self._of = {"": f"{_code()} {days.since} {days.until}"}
         self.made: dict[str, DataFrame] = {}
         self.none: set[str] = set()
 

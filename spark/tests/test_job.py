@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from pyspark.sql import SparkSession
 
 import small_logs
 from sealmq_spark import job, tables
+from sealmq_spark.found import files
+from sealmq_spark.ingest import PACKED, unread
 from sealmq_spark.job import Outcome
 from sealmq_spark.page import Live, render
+from sealmq_spark.session import LOCAL, SMALL
 from sealmq_spark.shown import NAMES
 from sealmq_spark.tables import Days
 
@@ -205,3 +209,69 @@ def test_a_report_of_days_of_which_there_is_nothing(spark: SparkSession, tmp_pat
     assert after["kept"] == {"audit": 0, "hil": 0, "nonce": 0, "bench": 3}
     assert (after["headline"]["allowed"], after["began"]) == (None, None)
     assert {name for name, rows in after["tables"].items() if rows} <= {"cost", "paper", "figures"}
+
+
+def test_what_is_new_says_whether_a_report_is_small(tmp_path: Path) -> None:
+    """However much was read before. Sparse files; nobody reads them here."""
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    links, summary = out / "ingest" / "links", out / "summary.json"
+    for folder in (logs, links, out / "days", out / "audit", out / "hil"):
+        folder.mkdir(parents=True)
+
+    def small(master: str | None = LOCAL) -> bool:
+        return job.small([str(logs)], out, master)
+
+    def sized(path: Path, size: int) -> None:
+        path.touch()
+        os.truncate(path, size)
+
+    def read() -> None:
+        """As a report leaves it."""
+        for file in files([str(logs)], out):
+            if not os.path.lexists(links / file.name):
+                (links / file.name).symlink_to(file.path)
+
+    def ended() -> None:
+        summary.write_text("{}")
+        (out / "days" / "code").write_text(tables._code())
+
+    sized(logs / "old.jsonl", SMALL - 1)
+    assert small()
+    assert not small("spark://one:7077")
+    assert not small(None)
+    sized(logs / "old.jsonl", 10 * SMALL)
+    assert not small()
+    read()
+    assert not small(), "one that was killed has not looked at it"
+    ended()
+    assert small()
+    sized(logs / "new.jsonl", SMALL - 1)
+    sized(out / "audit" / "part.parquet", SMALL)
+    assert small()
+    sized(logs / "new.jsonl.gz", 1)
+    assert not small()
+    read()
+    assert not small(), "nor this one"
+    ended()
+    assert small()
+    sized(out / "hil" / "part.parquet", SMALL // 4)
+    assert not small(), "tables are of the whole log of the rig"
+    sized(out / "hil" / "part.parquet", SMALL // 5)
+    assert small()
+    (out / "days" / "code").write_text("of another SealMQ")
+    assert not small(), "it makes all tables anew"
+
+
+@pytest.mark.full
+def test_what_a_report_has_read_is_not_new(spark: SparkSession, tmp_path: Path) -> None:
+    logs, out = small_logs.write(tmp_path / "logs"), tmp_path / "out"
+    (logs / "other.json").write_text("{}")
+    out.mkdir()
+    there = list(files([str(logs)], out))
+    packed = sum(file.bytes for file in there if file.name.endswith(".gz"))
+    plain = sum(file.bytes for file in there) - packed
+    assert unread([str(logs)], out) == plain + PACKED * packed > plain > 0
+    job.run(spark, [str(logs)], out)
+    assert unread([str(logs)], out) == 0
+    (logs / "more.jsonl").write_text("no line\n")
+    assert unread([str(logs)], out) == 8
