@@ -319,3 +319,14 @@ def test_a_message_of_qos_0_comes_at_most_once_and_no_kill_blocks_those_after_it
         until("one more to come through", through, 2 * _STILL_S)
         twice = {n: times for n, times in ends.came().items() if times > 1}
     assert not twice
+
+
+def test_a_subscription_outlives_a_mediator_and_a_broker_that_are_killed_one_after_the_other(
+    agent: Agent,
+) -> None:
+    # Quicker than the broker saves (5 s), where the machine is quick.
+    with made(agent, ByPaho, 4, 1) as ends:
+        for who in ("mediator", "broker"):
+            killed(agent, who)
+        ends.publish(range(1))
+        goes_on("the message", ends, lambda: ends.came().keys() == {0})

@@ -341,10 +341,8 @@ def test_one_session_that_cannot_be_ended_leaves_the_others_to_be_ended(site: Si
         gens = dict(db.execute("select client_id, gen from kept").fetchall())
         db.execute("delete from kept")
         for text_id in ("a\x01", "one", "two"):
-            db.execute(
-                "insert into kept (client, client_id, gen) values (?, ?, ?)",
-                (number, text_id, gens[text_id]),
-            )
+            row = number, text_id, gens[text_id]
+            db.execute("insert into kept (client, client_id, gen) values (?, ?, ?)", row)
     site.up("--broker", "mosquitto")
     done = sealmq("client", "disable", site.path, "m1-control-panel")
     assert done.returncode == 0, done.stderr
