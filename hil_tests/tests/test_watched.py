@@ -7,6 +7,8 @@ has a network.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import time
 import urllib.error
@@ -56,6 +58,17 @@ class Watched(Site):
             self._running.terminate()
             assert self._running.wait(60) == 0, self.log()
             self._running = None
+
+    def power_cut(self) -> None:
+        """All processes end at once, and the broker has saved nothing since it began."""
+        assert self._running is not None
+        status = json.loads(sealmq("status", self.path, "--json").stdout)
+        os.kill(self._running.pid, signal.SIGSTOP)  # it starts nothing again
+        for process in status["processes"]:
+            os.kill(int(process["pid"]), signal.SIGKILL)
+        self._running.kill()
+        self._running.wait()
+        self._running = None
 
     def problems(self) -> list[str]:
         url = f"http://127.0.0.1:{self.port_of_metrics}/healthz"
@@ -121,6 +134,35 @@ def test_a_clock_that_is_wrong_at_boot_is_said_until_it_is_set_and_messages_flow
     site.says()
     site.carries("again")
     assert ran("audit", "verify", site.path).count("as it was written") == 2
+
+
+@pytest.mark.parametrize("boot", ["1970", "before the last stop"])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_acknowledged_before_a_power_cut_comes_once_when_a_wrong_clock_is_set(
+    site: Watched, boot: str, qos: int
+) -> None:
+    """The broker had saved nothing of it; its reader has a session that is kept."""
+    site.begin()
+    kept = ("-t", TOPIC, "-i", "kept", "-c", "-q", 2)
+    assert sealmq("sub", site.path, "--client", "monitor", *kept, "-W", 3).returncode == 27
+    words = ("-t", TOPIC, "-m", "acknowledged", "-q", qos)
+    ran("pub", site.path, "--client", "m1-temp-sensor", *words)
+    site.power_cut()
+    site.shim.clock(1000 - time.time() if boot == "1970" else -HOUR)
+    site.begin()
+    site.says("the clock is wrong")
+    assert "lies ahead of the clock" in site.log()
+    # Fresh messages flow meanwhile.
+    ran("pub", site.path, "--client", "m1-temp-sensor", "-t", TOPIC, "-m", "wrong", "-q", 1)
+    site.shim.clock(0)
+    site.noticed()
+    until("it to be published", lambda: site.log().count("messages published again") == 2)
+    until("clients to be let in", lambda: sealmq("status", site.path).returncode == 0)
+    site.says()
+    done = sealmq("sub", site.path, "--client", "monitor", *kept, "-d", "-W", 5)
+    assert done.stdout.splitlines().count("acknowledged") == 1, done.stderr + site.log()
+    again = sealmq("sub", site.path, "--client", "monitor", *kept, "-W", 3).stdout
+    assert "acknowledged" not in again
 
 
 def test_a_clock_that_is_set_back_while_it_runs_is_said(site: Watched) -> None:

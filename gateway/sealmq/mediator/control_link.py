@@ -44,6 +44,7 @@ class ControlLink(ReconnectingLink):
         self._ids = PacketIds()
         self._acks: dict[int, asyncio.Future[None]] = {}
         self._stale = asyncio.Event()
+        self._work: Callable[[], Awaitable[None]] | None = None
         self.ready = asyncio.Event()
         self.losses = 0
 
@@ -55,6 +56,16 @@ class ControlLink(ReconnectingLink):
     def republish(self) -> None:
         """What `retained` gives has changed."""
         self._stale.set()
+
+    def first(self, work: Callable[[], Awaitable[None]]) -> None:
+        """The broker does not count as there before this is done, as with `back`. Nothing happens
+        where `back` has yet to begin.
+        """
+        if self.connected:
+            self._work = work
+            self.ready.clear()
+            self._tell("what lay ahead of the clock is published")
+            self._stale.set()
 
     async def life(self) -> int:
         """How often the broker was lost until now. It has to answer on this link first: another
@@ -95,9 +106,12 @@ class ControlLink(ReconnectingLink):
 
     async def _serve(self, link: BrokerLink) -> None:
         self._tell("the broker is tried, and what it may have lost is published again")
-        await self._back()
+        self._work = self._back
         while True:
             self._stale.clear()
+            while self._work is not None:
+                work, self._work = self._work, None
+                await work()
             # A broker that retains nothing may hang up on RETAIN; clients ask for records by op 5.
             if self._address.retained:
                 await self._publish(link, self._sentinel, b"end", self._address.qos)

@@ -6,7 +6,8 @@ all that waits, in a thread, and waits a little for company; entries lie in shor
 segment goes as a whole once the broker has saved. Nothing else ends what was acknowledged: when the
 journal is full, more is refused. What the broker has not acknowledged, which its publisher still
 owes, is waited for five minutes, and half a minute when there is little room, for all or for one
-client.
+client. What lies ahead of the clock (it is wrong: the machine has just begun) stays until the clock
+has come there.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from sealmq_spec.const import WINDOW_S
+
 from .disk import Disk
-from .journal_file import Entry, Segment, pack, read, retained_elsewhere
+from .journal_file import Ahead, Entry, Segment, pack, read, retained_elsewhere, without_retain
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -38,6 +42,11 @@ SEGMENT_S = 5.0
 SEGMENT_BYTES = 4 * 1024 * 1024
 # What may wait for the disk before QoS 1 and 2 are refused.
 WAITING_BYTES = 32 * 1024 * 1024
+# What lies ahead of the clock has this part of it: a clock that had been wrong the other way might
+# make that wait for years.
+_AHEAD = 2
+# Between two rewritings of what lies ahead.
+REWRITE_S = 10.0
 _RETRY_S = 0.5
 # A sync costs several times what a message does without it, however many it serves. So one begins
 # no sooner than this after the one before it, unless so many entries wait that each bears little of
@@ -100,6 +109,12 @@ class Journal:
         self._mtime = 0
         self.saved_before = -math.inf
         """What the broker had at this time of `clock` is on its disk for certain."""
+        # Topics of which what lies ahead has a retained message; those of them where something was
+        # retained since, with the number of that entry, which stays until the others are rewritten.
+        self._ahead_topics: set[bytes] = set()
+        self._later: dict[bytes, int] = {}
+        self._rewriting = 0
+        self._rewrote = -math.inf
         # When the two saves before the next one were seen.
         self._saves: tuple[float | None, float | None] = (None, None)
         if folder is not None:
@@ -169,6 +184,8 @@ class Journal:
         self._waiting += len(data)
         if qos:
             segment.open += 1
+        if retain and self._ahead_topics:
+            self.retained_since(topic)
         if segment.size >= SEGMENT_BYTES:
             self._next()
         self._clients.add(client)
@@ -312,12 +329,67 @@ class Journal:
         for segment in self._segments[:-1]:
             segment.again = True
 
-    def broker_back(self, done: list[Segment]) -> None:
-        """These were published again; the broker has not saved them yet."""
+    def broker_back(
+        self, done: list[Segment], ahead: Mapping[Segment, Ahead] = MappingProxyType({})
+    ) -> None:
+        """These were published again, but for what lies ahead in some of them; the broker has not
+        saved them yet.
+        """
         now = self._up_since = self._clock()
         for segment in done:
             segment.again, segment.open, segment.quiet = False, 0, now
+            segment.ahead = ahead.get(segment)
+        self._bound_ahead()
         self._mtime, self._saves = self._saved_at(), (None, None)
+
+    # What would wait longest goes first.
+    def _bound_ahead(self) -> None:
+        rows = [(segment.ahead.until, segment) for segment in self._segments if segment.ahead]
+        size = 0
+        for _, segment in sorted(rows, key=lambda row: row[0]):
+            size += segment.size
+            if size > self.most // _AHEAD:
+                segment.ahead = None
+                reason = "it lies ahead of the clock, and such messages have half of the journal"
+                self._dropped(segment.size, f"{segment.path.name}: {reason}")
+        self._gather_topics()
+
+    def _gather_topics(self) -> None:
+        held = (segment.ahead.topics for segment in self._segments if segment.ahead)
+        self._ahead_topics = set().union(*held)
+        self._later = {t: seq for t, seq in self._later.items() if t in self._ahead_topics}
+
+    def due(self, now_s: int) -> bool:
+        """Whether the clock has come to what lay ahead of it, which is now to be published."""
+        found = False
+        for segment in self._segments:
+            ahead = segment.ahead
+            if ahead and not segment.again and ahead.until - WINDOW_S <= now_s:
+                segment.again = found = True
+        return found
+
+    def retained_since(self, topic: bytes) -> None:
+        """Something was retained there, here or by another worker: what lies ahead is older."""
+        if topic in self._ahead_topics:
+            self._later.setdefault(topic, self.seq)
+
+    # By their stamps alone nobody could tell, once the newer ones have left the journal.
+    def _rewrite(self, now: float) -> None:
+        if not self._later or self._rewriting or now - self._rewrote < REWRITE_S:
+            return
+        self._rewrote, topics = now, frozenset(self._later)
+        for segment in self._segments:
+            ahead = segment.ahead
+            if ahead and segment.last <= self.durable and ahead.topics & topics:
+                self._rewriting += 1
+                done = partial(self._rewritten, ahead, topics)
+                self._disk.ask(done, without_retain, segment.path, topics)
+
+    def _rewritten(self, ahead: Ahead, topics: frozenset[bytes], error: Exception | None) -> None:
+        self._rewriting -= 1
+        if error is None:
+            ahead.topics.difference_update(topics)
+            self._gather_topics()
 
     def lost(self) -> list[Segment]:
         """What is to be published again, oldest first."""
@@ -370,12 +442,15 @@ class Journal:
             limit = now - 2 * self._autosave_s
         if limit is not None:
             self.saved_before = max(self.saved_before, limit)
+        self._rewrite(now)
         for segment in self._segments[:-1]:
             # A segment that is not wholly written would still be written to after its end.
             if segment.last <= self.durable and self._over(segment, now, self._up_since, limit):
                 self._drop(segment)
 
     def _over(self, segment: Segment, now: float, up_since: float, saved: float | None) -> bool:
+        if segment.ahead or (self._later and segment.last >= min(self._later.values())):
+            return False
         since = max(segment.quiet, up_since)
         # Their publishers have no acknowledgement yet.
         if segment.open > 0 and now - since < self._patience():

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -83,6 +83,15 @@ def read(path: Path) -> Iterator[Entry]:
             yield Entry(ms, topic, payload, flags & 3, bool(flags & 4), client, gen)
 
 
+class Ahead(NamedTuple):
+    """What of a file lies ahead of the clock. until: the latest time of publishing (Unix s);
+    topics: those of which it has a retained message that does.
+    """
+
+    until: int
+    topics: set[bytes]
+
+
 class Segment:
     """One file. `waiting` is for the thread that writes; the rest belongs to the event loop.
 
@@ -90,11 +99,11 @@ class Segment:
     came. `open`: entries that the broker has not acknowledged. `quiet`: since when it takes no more
     entries and the broker has acknowledged no other one (both loop time). `again`: the broker was
     lost since, and these entries have not been published once more. `shares`: bytes by client.
-    `bad`: it could not be read.
+    `bad`: it could not be read. `ahead`: what is not published before the clock has come there.
     """
 
-    __slots__ = ("_fd", "_size", "again", "bad", "first", "last", "open", "opened", "path", "quiet",
-                 "shares", "size", "waiting")  # fmt: skip
+    __slots__ = ("_fd", "_size", "again", "ahead", "bad", "first", "last", "open", "opened", "path",
+                 "quiet", "shares", "size", "waiting")  # fmt: skip
 
     def __init__(self, path: Path, first: int) -> None:
         self.path, self.first, self.last = path, first, 0
@@ -104,6 +113,7 @@ class Segment:
         self.open = 0
         self.opened = self.quiet = 0.0
         self.again = self.bad = False
+        self.ahead: Ahead | None = None
         self._fd = -1
         self._size = 0
 
@@ -127,6 +137,26 @@ class Segment:
             self._fd = -1
         if unlink:
             self.path.unlink(missing_ok=True)
+
+
+def without_retain(path: Path, topics: Collection[bytes]) -> None:
+    """Takes RETAIN from the entries of these topics, and what is nothing without it: something
+    newer was retained there. The old file or the new one is there, whatever happens; one that
+    cannot be read stays. Raises OSError.
+    """
+    try:
+        entries = list(read(path))
+    except OSError:
+        return
+    rows = []
+    for entry in entries:
+        if entry.retain and entry.topic in topics:
+            if not entry.payload or not entry.qos:
+                continue
+            entry = entry._replace(retain=False)
+        rows.append(pack(*entry))
+    leave(path.parent)
+    write_atomically(path, b"".join(rows), 0o600)
 
 
 # --- several workers ----------------------------------------------------------------------------

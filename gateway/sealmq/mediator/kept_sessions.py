@@ -185,8 +185,9 @@ class KeptSessions:
                 if not left:
                     del self._young[key]
 
-    async def reopen(self) -> None:
-        """Gives the broker, which is back, the sessions and subscriptions that it may have lost.
+    async def reopen(self, everything: bool = False) -> None:
+        """Gives the broker, which is back, the sessions and subscriptions that it may have lost;
+        any of them, if `everything`.
 
         The client of one that was lost finds it present, and its packet ids in doubt. One that is
         still there gets filters that are known to be young, and no others: with each SUBSCRIBE the
@@ -194,7 +195,7 @@ class KeptSessions:
         the broker has is young: only saves from then on are seen. Raises BrokerAway; then it is all
         to be done once more.
         """
-        young = self._young
+        young = None if everything else self._young
         keys = [
             key
             for key, gen in self._kept.items()
@@ -214,7 +215,7 @@ class KeptSessions:
             if isinstance(error, StoreError):
                 raise BrokerAway(f"what it has lost is not known: {error}") from None
             raise error from None
-        self._young = {} if young is None else young
+        self._young = {} if self._young is None else self._young
         losses = 0
         for key, task in zip(keys, tasks, strict=True):
             lost, unsaved = task.result()

@@ -60,6 +60,10 @@ from .willkeeper import WillKeeper
 log = logging.getLogger("sealmq.mediator")
 
 _STRANGERS_SAID_MS = 60_000
+# A step of the clock that may end sessions at the broker, and how long it may take to do so:
+# Mosquitto looks once a second.
+_LONG_MS = 24 * 3600 * 1000
+_ENDS_S = 3.0
 # How late other workers hear what families derive from events here.
 _DERIVED_S = 0.05
 
@@ -260,7 +264,12 @@ class Mediator:
         self.site.engine.tick(self.site.now_ms)
         self.follow()
         self._say_strangers()
-        self._follow_clock()
+        step = self._follow_clock()
+        due = self.journal.due(self.site.now_ms // 1000)
+        if step >= _LONG_MS and self._address.keeps_sessions:
+            self.control.first(self._set_forward)
+        elif due:
+            self.control.first(self._replay)
         self.journal.tick()
         self.kept_sessions.saved(self.journal.saved_before)
         self.kept_sessions.tick()
@@ -298,11 +307,11 @@ class Mediator:
             )
             self.strangers.ended, self._strangers_said_ms = 0, now_ms
 
-    # If the wall clock was set, all connections end, and begin anew with its time.
-    def _follow_clock(self) -> None:
+    # If the wall clock was set, all connections end, and begin anew with its time. By how many ms.
+    def _follow_clock(self) -> int:
         step = self._clock.look()
         if not step:
-            return
+            return 0
         reason = f"the gateway's clock was set by {step / 1000:+.0f} s"
         log.warning("%s: clients connect anew", reason)
         self.stop(reason)
@@ -313,6 +322,7 @@ class Mediator:
         self.events.look(stepped=True)
         self.site.engine.clock_set()
         self.follow()
+        return step
 
     # --- questions ---
 
@@ -453,11 +463,20 @@ class Mediator:
         self._reopened.set()
         # Their readers may be clients of any worker.
         await self._shared.reopened()
+        await self._replay()
+        self.kept_sessions.sweep()
+
+    # A broker that ends kept sessions by the time of day has ended all whose clients are away.
+    async def _set_forward(self) -> None:
+        await asyncio.sleep(_ENDS_S)
+        await self.kept_sessions.reopen(everything=True)
+        await self._replay()
+
+    async def _replay(self) -> None:
         replay = Replay(
             self.site, self.journal, self.control, self.aside, self._messages.publish, self._audit
         )
         await replay.run()
-        self.kept_sessions.sweep()
 
     async def reopened(self) -> None:
         """Returns when the broker has the kept sessions of this worker's clients, in its life now:
@@ -482,7 +501,7 @@ class Mediator:
             self._audit.write("store-unavailable", reason=reason[:500])
 
     def _journal_dropped(self, size: int, reason: str) -> None:
-        log.error("the journal cannot be read: %d bytes are lost: %s", size, reason)
+        log.error("%d bytes of the journal are lost: %s", size, reason)
         self._audit.write("journal-dropped", count=size)
 
     def _public(self) -> list[tuple[str, bytes]]:
@@ -521,6 +540,12 @@ class Mediator:
             self._audit.part(part)
         self.site.engine.apply(records)
         self.follow()
+
+    def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
+        """A retained message passed at another worker towards the broker."""
+        self.site.retained.heard(topic, ms, seq, origin)
+        if origin is None:
+            self.journal.retained_since(topic.encode())
 
     def inform(self, client: int, family: str, said: bytes) -> None:
         """Tells a client of this worker's what a family says; another worker may have asked."""

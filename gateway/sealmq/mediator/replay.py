@@ -2,17 +2,18 @@
 (GATEWAY.md G4), before any client is let in.
 
 Messages are sealed again as queued and go out oldest first, at the QoS they had. Readers' windows
-drop those that they had. RETAIN stays on the newest of each topic alone.
+drop those that they had. RETAIN stays on the newest of each topic alone. What lies ahead of the
+clock, which is wrong then, stays in the journal until the clock has come there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from sealmq.audit import Audit
-from sealmq_spec.const import QUEUED, RETAINED, WILL
+from sealmq_spec.const import QUEUED, RETAINED, WILL, WINDOW_S
 from sealmq_spec.errors import SealError
 
 from .control_link import ControlLink
@@ -20,7 +21,7 @@ from .core.effects import BrokerAway
 from .core.site import Site
 from .core.wrap import look_m3, may_go_out, open_m3, rewrap_for_broker
 from .journal import Journal
-from .journal_file import Entry, Segment
+from .journal_file import Ahead, Entry, Segment
 from .links import NotTaken
 from .links.publish import OVER
 from .set_aside import SetAside
@@ -52,6 +53,7 @@ class Replay:
         self._known_tlv = tuple(site.engine.tlvs)
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._sent = self._left_out = 0
+        self._ahead: dict[Segment, Ahead] = {}
         # Topics of which other workers' journals have a retained message: when the newest came.
         self._elsewhere: dict[bytes, int] = {}
         # Topics whose retained message was published here, with its order.
@@ -61,8 +63,9 @@ class Replay:
         """Raises BrokerAway; then all of it has to be published once more."""
         journal, losses = self._journal, self._control.losses
         segments = journal.lost()
+        # Also where there is nothing: what comes here is newer than what others have.
+        self._elsewhere = await asyncio.to_thread(journal.retained_elsewhere)
         if segments:
-            self._elsewhere = await asyncio.to_thread(journal.retained_elsewhere)
             await self._pass(segments, None)
             # A message of a worker whose links the broker did not lose may have come between.
             for _ in range(_RACES):
@@ -75,22 +78,31 @@ class Replay:
             log.warning(
                 "journal: %d messages published again, %d left out", self._sent, self._left_out
             )
+            if self._ahead:
+                log.warning(
+                    "journal: what is in %d of its files lies ahead of the clock, and is published "
+                    "when that has been set",
+                    len(self._ahead),
+                )
         if self._control.losses != losses:
             raise BrokerAway("the broker was lost after its last acknowledgement")
-        journal.broker_back(segments)
+        journal.broker_back(segments, self._ahead)
 
     # only: publishes nothing but the newest retained message of each of these topics.
     async def _pass(self, segments: list[Segment], only: set[bytes] | None) -> None:
-        journal = self._journal
+        again = set(segments)
         newest: dict[bytes, tuple[int, int]] = {}
-        for number, entry in enumerate(journal.entries(segments)):
+        # What lay ahead may be older than what is not published again now.
+        for number, (_, entry) in enumerate(self._all()):
             # The files of journals that were put together may overlap in time.
             if entry.retain:
                 newest[entry.topic] = max(newest.get(entry.topic, (0, 0)), (entry.ms, number))
         tasks: set[asyncio.Task[None]] = set()
         twos: set[asyncio.Task[None]] = set()
         try:
-            for number, entry in enumerate(journal.entries(segments)):
+            for number, (segment, entry) in enumerate(self._all()):
+                if segment not in again:
+                    continue
                 last = entry.retain and newest[entry.topic] == (entry.ms, number)
                 # Clients of other workers publish there, too: theirs may be the newest.
                 last = last and self._elsewhere.get(entry.topic, 0) <= entry.ms
@@ -102,7 +114,7 @@ class Replay:
                     await asyncio.wait(twos)
                 await self._slots.acquire()
                 # Tasks begin in their order, and each sends before it first waits.
-                task = asyncio.create_task(self._one(entry, last), name="journal")
+                task = asyncio.create_task(self._one(segment, entry, last), name="journal")
                 task.add_done_callback(lambda _: self._slots.release())
                 tasks.add(task)
                 if entry.qos == 2:
@@ -117,7 +129,12 @@ class Replay:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _one(self, entry: Entry, last: bool) -> None:
+    def _all(self) -> Iterator[tuple[Segment, Entry]]:
+        for segment in self._journal.all():
+            for entry in self._journal.entries([segment]):
+                yield segment, entry
+
+    async def _one(self, segment: Segment, entry: Entry, last: bool) -> None:
         site = self._site
         topic = entry.topic.decode()
         now_ms = site.now_ms
@@ -137,6 +154,11 @@ class Replay:
             raw, sealed = entry.topic, entry.payload
             inside = open_m3(site.ring, seen, raw, sealed, self._known_tlv, site.engine.passes)
             if not self._may(entry, inside.sender or entry.client):
+                return
+            if inside.age_s(now_ms) < -WINDOW_S:
+                ahead = self._ahead.setdefault(segment, Ahead(0, set()))
+                topics = ahead.topics | ({entry.topic} if entry.retain else set())
+                self._ahead[segment] = Ahead(max(ahead.until, inside.at), topics)
                 return
             how = seen.how if seen.how in (WILL, RETAINED) else QUEUED
             given = site.ring, site.order, seen, inside, how, entry.topic, now_ms

@@ -44,7 +44,7 @@ class Running:
         self._begin, self._shared, self._audit = begin, shared, audit
         self.mediator = mediator
         self._said: dict[str, Any] = {}
-        self.apply, self.passed = mediator.apply, mediator.site.retained.heard
+        self.apply, self.passed = mediator.apply, mediator.passed
         self.take_attributes = mediator.take_attributes
         self.took = mediator.site.retained_bytes.heard
         self.live, self.marked, self.inform = mediator.live, mediator.marked, mediator.inform

@@ -180,8 +180,9 @@ def test_a_broker_lost_after_the_last_acknowledgement_is_lost() -> None:
 
     journal = SimpleNamespace(
         lost=lambda: ["old"],
+        all=lambda: ["old"],
         entries=entries,
-        broker_back=done.append,
+        broker_back=lambda segments, ahead: done.append(segments),
         retained_elsewhere=dict,
     )
     with pytest.raises(BrokerAway):
@@ -195,7 +196,7 @@ def test_nothing_overtakes_qos_2_when_it_is_published_again(
     """The broker hands it on at the end of its handshake only."""
     order: list[int] = []
 
-    async def one(self: Replay, entry: Entry, last: bool) -> None:
+    async def one(self: Replay, segment: Any, entry: Entry, last: bool) -> None:
         for _ in range(3 if entry.qos == 2 else 0):
             await asyncio.sleep(0)
         order.append(entry.ms)
@@ -204,8 +205,9 @@ def test_nothing_overtakes_qos_2_when_it_is_published_again(
     rows = [Entry(n, b"t", b"x", qos, False) for n, qos in enumerate((1, 2, 2, 1, 1, 2, 0, 2))]
     journal = SimpleNamespace(
         lost=lambda: ["old"],
+        all=lambda: ["old"],
         entries=lambda segments: rows,
-        broker_back=lambda done: None,
+        broker_back=lambda done, ahead: None,
         retained_elsewhere=dict,
     )
     asyncio.run(replay(journal, SimpleNamespace(losses=0)).run())

@@ -5,106 +5,19 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from journal_scene import run, until, world
 from sealmq.mediator import journal as journal_module
 from sealmq.mediator.core.retained import Retained
 from sealmq.mediator.journal import HURRIED_S, LONGEST_S, SEGMENT_S, Journal
 from sealmq.mediator.journal_file import Entry, Segment, pack, read
 from sealmq.mediator.replay import Replay
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class World:
-    """A journal, a broker's file, a clock; what it told."""
-
-    def __init__(self, folder: Path, saved: bool = True) -> None:
-        self.folder = folder / "journal"
-        self.file = folder / "mosquitto.db"
-        self.file.write_bytes(b"0")
-        self.clock = Clock()
-        self.told: list[str | None] = []
-        self.dropped: list[tuple[int, str]] = []
-        self._saved = saved
-        self.journal = self.open()
-
-    def open(self) -> Journal:
-        return Journal(
-            self.folder,
-            self.file if self._saved else None,
-            60.0,
-            self.told.append,
-            lambda size, reason: self.dropped.append((size, reason)),
-            self.clock,
-        )
-
-    def tick(self, seconds: float) -> None:
-        """Once a second, for so long."""
-        for _ in range(int(seconds)):
-            self.clock.now += 1
-            self.journal.tick()
-
-    def save(self) -> None:
-        """The broker writes its file."""
-        stamp = self.file.stat().st_mtime_ns + 10**9
-        os.utime(self.file, ns=(stamp, stamp))
-
-    def put(self, payload: bytes, qos: int = 1, client: int = 1) -> int:
-        return self.journal.append(b"t", payload, qos, False, client)
-
-    async def accepted(self, payload: bytes, client: int = 1) -> None:
-        """One is on disk, and the broker has acknowledged it."""
-        seq = self.put(payload, client=client)
-        await self.journal.safe(seq)
-        self.journal.acked(seq)
-
-    def saves(self, count: int) -> None:
-        """The broker saves that often, some seconds between."""
-        for _ in range(count):
-            self.save()
-            self.tick(5)
-
-    def held(self) -> list[bytes]:
-        """Payloads of what is on disk and was not given up."""
-        return [entry.payload for entry in self.journal.entries(self.journal.all())]
-
-    async def goes_at_the_third_save(self) -> None:
-        for _ in range(2):
-            self.save()
-            self.tick(2)
-            assert self.held() == [b"one"]
-        self.save()
-        self.tick(1)
-        await _until(lambda: self.held() == [])
-
-
-@asynccontextmanager
-async def world(folder: Path, saved: bool = True) -> AsyncIterator[World]:
-    made = World(folder, saved)
-    try:
-        yield made
-    finally:
-        await made.journal.close()
-
-
-def run(story: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await story()
-
-    asyncio.run(bounded())
 
 
 @pytest.fixture
@@ -339,7 +252,7 @@ def test_what_is_never_acknowledged_or_released_goes_after_five_minutes_with_a_s
             w.saves(int(LONGEST_S / 5) - 1)
             assert w.held() != []
             w.saves(4)
-            await _until(lambda: w.held() == [])
+            await until(lambda: w.held() == [])
             later = w.put(b"later")
             await w.journal.safe(later)
             w.journal.acked(seq)  # after all: of no segment any more
@@ -362,7 +275,7 @@ def test_with_little_room_a_client_that_releases_nothing_holds_others_up_for_hal
             w.saves(int(HURRIED_S / 5) - 1)
             assert w.held() != []
             w.saves(4)
-            await _until(lambda: w.held() == [])
+            await until(lambda: w.held() == [])
 
     run(story)
 
@@ -378,7 +291,7 @@ def test_a_client_that_releases_nothing_does_not_use_up_the_part_of_another_one(
             await w.accepted(b"x" * 2100, client=8)
             assert "this client" in str(w.journal.refuses(8))
             w.saves(int(HURRIED_S / 5) + 4)
-            await _until(lambda: w.held() == [])
+            await until(lambda: w.held() == [])
             assert w.journal.refuses(8) is None
 
     run(story)
@@ -402,13 +315,13 @@ def test_what_cannot_be_written_yet_is_written_once_and_leaves_no_file(
         async with world(tmp_path) as w:
             w.journal.broker_back([])
             seq = w.put(b"one", qos=0)
-            await _until(lambda: w.journal.refuses(0) is not None)
+            await until(lambda: w.journal.refuses(0) is not None)
             w.saves(int(LONGEST_S / 5) + 4)
             full = False
             await w.journal.safe(seq)
             assert w.held() == [b"one"]
             w.saves(1)
-            await _until(lambda: list(w.folder.glob("*.seg")) == [])
+            await until(lambda: list(w.folder.glob("*.seg")) == [])
 
     run(story)
 
@@ -421,7 +334,7 @@ def test_without_a_file_to_look_at_two_intervals_are_waited_for(tmp_path: Path) 
             w.tick(100)
             assert w.held() == [b"one"]
             w.tick(30)
-            await _until(lambda: w.held() == [])
+            await until(lambda: w.held() == [])
 
     run(story)
 
@@ -441,7 +354,7 @@ def test_when_it_is_full_more_is_refused_and_nothing_is_given_up(tmp_path: Path)
             w.tick(2 * LONGEST_S)
             assert [payload[:1] for payload in w.held()] == [b"0", b"1", b"2", b"3", b"4"]
             w.saves(4)
-            await _until(lambda: w.held() == [])
+            await until(lambda: w.held() == [])
             assert w.journal.refuses(5) is None
             assert w.told[1:] == [None]
             assert w.dropped == []
@@ -506,7 +419,7 @@ def test_a_full_disk_is_told_nothing_is_lost_and_it_goes_on(
         nonlocal full
         async with world(tmp_path) as w:
             seq = w.put(b"one")
-            await _until(lambda: w.journal.refuses(0) is not None)
+            await until(lambda: w.journal.refuses(0) is not None)
             assert w.journal.durable == 0
             assert w.told == [f"the journal cannot be written: {os.strerror(errno.ENOSPC)}"]
             assert w.held() == []
@@ -552,14 +465,6 @@ def test_a_torn_end_is_not_read(tmp_path: Path, cut: int) -> None:
     assert [e.payload for e in read(file)] == [b"one"]
 
 
-async def _until(look: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if look():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("waited in vain")
-
-
 # --- a clock that is set back ---
 
 
@@ -579,7 +484,7 @@ async def kept(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> list[bytes]
     """What is published again with RETAIN."""
     found: list[bytes] = []
 
-    async def one(self: Replay, entry: Entry, last: bool) -> None:
+    async def one(self: Replay, segment: Segment, entry: Entry, last: bool) -> None:
         if last:
             found.append(entry.payload)
 

@@ -13,38 +13,22 @@ from typing import Any
 
 import pytest
 
-from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, World, sealed
+from journal_scene import TOPIC, entry, message
+from mediator_world import HIGH, NOW_MS, PANEL, SENSOR, World
 from sealmq.mediator.core.effects import Forward
 from sealmq.mediator.core.keyring import Keyring
 from sealmq.mediator.core.retained import Retained
 from sealmq.mediator.core.wrap import (
     Passes,
-    for_broker,
     look_m3,
     may_go_out,
-    open_m2,
     open_m3,
-    verify_m2,
 )
 from sealmq.mediator.forwarding import Forwarding, Latency
 from sealmq.mediator.journal_file import Entry, Segment, pack, read
 from sealmq.mediator.links.publish import OVER, Item
 from sealmq.mediator.replay import Replay
 from sealmq.order import Order
-from sealmq_spec.const import LIVE
-
-TOPIC = "t/x"
-
-
-def message(world: World, lies_under: tuple[str, str] | None = None) -> bytes:
-    """An m3 of the sensor's; under a grant with an item."""
-    session, client = world.session(SENSOR), world.ring.clients[SENSOR]
-    packet, link = sealed(session, TOPIC, b"payload"), world.link(session)
-    verified = verify_m2(link, TOPIC.encode(), packet, 2)
-    opened = open_m2(link, world.ring, client, verified, 2, NOW_MS // 1000)
-    inner = world.ring.labels[LOW], opened.body, opened.start, lies_under
-    items = {40: b"57"} if lies_under else {}
-    return for_broker(world.ring, Order(9), *inner, items, LIVE, TOPIC.encode(), NOW_MS)
 
 
 def disabled(world: World) -> None:
@@ -103,8 +87,9 @@ class Replayed:
         )
         journal: Any = SimpleNamespace(
             lost=lambda: ["old"],
+            all=lambda: ["old"],
             entries=lambda segments: entries,
-            broker_back=lambda done: None,
+            broker_back=lambda done, ahead: None,
             retained_elsewhere=dict,
         )
         control: Any = SimpleNamespace(losses=0)
@@ -114,10 +99,6 @@ class Replayed:
 
     async def _publish(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
         self.published.append((topic, payload, qos, retain))
-
-
-def entry(payload: bytes, qos: int = 1, retain: bool = False) -> Entry:
-    return Entry(NOW_MS, TOPIC.encode(), payload, qos, retain, SENSOR, 1)
 
 
 @pytest.mark.parametrize("out", [None, *OUT])

@@ -17,7 +17,7 @@ _GAPS = {
     "log-lost": "the disk was full, or in trouble",
     "log-recovered": "killed; what it had counted in its last minute is gone, too",
     "log-fault": "not as the contract has it: a defect",
-    "journal-dropped": "a file of the journal could not be read, and the broker had not saved it",
+    "journal-dropped": "a file of the journal, not saved by the broker, could not be read or kept",
 }
 
 
