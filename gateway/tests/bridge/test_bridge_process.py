@@ -13,7 +13,8 @@ import pytest
 from bridge.test_bridge_parts import NORTH, SOUTH, port
 from sealmq.bridge import process
 from sealmq.bridge.process import Bridge
-from sealmq.bridge.serving import Changed
+from sealmq.bridge.serving import Changed, deliver_soon
+from sealmq.client.errors import refusal
 from sealmq.kglink import Crossings, KgClient
 from sealmq.run import ready
 from sealmq.run.ready import Ready
@@ -100,5 +101,49 @@ def test_it_asks_once_and_what_the_operator_changes_counts_at_once(
             with pytest.raises(ConnectionError):
                 await asyncio.open_connection("127.0.0.1", at)
         assert kg.asked == ["watch", "enrol", "enrol"]
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(
+    ("code", "rule", "keys_s", "tries"),
+    [
+        (5, "mediator.publish.nokey", 10.0, 3),
+        (6, "mediator.publish.wrongepoch", 10.0, 3),
+        (5, "mediator.publish.nokey", 0.0, 1),
+        (5, "labels.publish", 10.0, 1),
+    ],
+)
+def test_a_mediator_may_not_have_heard_yet_of_keys_that_have_come(
+    at_once: bool, code: int, rule: str, keys_s: float, tries: int
+) -> None:
+    """A message that is the first under them is not given up for that."""
+    said = refusal("publish", "@north/a", code, rule, "no")
+
+    class Client:
+        tried = 0
+
+        def once(self) -> Exception | None:
+            self.tried += 1
+            return said if self.tried < 3 else None
+
+        def pass_on_nowait(self, topic: str, m1: bytes, retain: bool, over: Any) -> bool:
+            if at_once:
+                over(self.once())
+            return at_once
+
+        async def pass_on(self, topic: str, m1: bytes, qos: int, retain: bool, s: float) -> None:
+            if (error := self.once()) is not None:
+                raise error
+
+    async def scene() -> None:
+        client: Any = Client()
+        told: asyncio.Queue[Exception | None] = asyncio.Queue()
+        async with asyncio.TaskGroup() as group:
+            later: Any = group.create_task
+            deliver_soon(client, "@north/a", b"m1", False, told.put_nowait, later, keys_s)
+            assert await told.get() is (None if tries == 3 else said)
+        assert (client.tried, told.empty()) == (tries, True)
 
     asyncio.run(scene())
