@@ -18,13 +18,15 @@ __all__ = ["built"]
 AWAY, THERE, THEIR_EPOCH = b"away", 40, 77
 MOUNTED = "@north/machine/1/t"
 PLAIN = b"machine/1/t", b"own"
-HEARS = """
+LISTENS = """
 got = []
 c.set_callback(got.append)
 c.connect()
 c.subscribe("@north/#", qos=1)
 c.subscribe("machine/#", qos=1)
 c.ping()
+"""
+HEARS = f"""{LISTENS}
 while not (got or c.refused):
     c.wait_msg()
 c.publish("machine/1/t", b"own", qos=1)
@@ -90,13 +92,7 @@ def test_many_of_one_sender_and_own_ones_between_all_open(interpreter: str, tmp_
             )
         return True
 
-    script = f"""
-got = []
-c.set_callback(got.append)
-c.connect()
-c.subscribe("@north/#", qos=1)
-c.subscribe("machine/#", qos=1)
-c.ping()
+    script = f"""{LISTENS}
 while len(got) < {2 * count} and not c.refused:
     c.wait_msg()
 say(len([1 for m in got if m.topic[0] == "@"]), len(got), c.refused)

@@ -78,14 +78,14 @@ class Spool:
     def put(self, one: Message, origin: bytes, ctr: int) -> None:
         """A message that was NEW waits, and has come. On disk when this returns."""
         with whole(self._db):
-            gone = self._make_room(_cost(one))
+            gone = self._make_room(cost(one))
             self._note(origin, ctr)
             self._db.execute(
                 "INSERT INTO message (topic, retain, sender, digest, m1) VALUES (?, ?, ?, ?, ?)",
                 one,
             )
         self.count += 1 - len(gone)
-        self._held += _cost(one) - sum(map(_cost, gone))
+        self._held += cost(one) - sum(map(cost, gone))
         for old in gone:
             self._dropped(old, "too much waits: no more is kept")
 
@@ -96,7 +96,7 @@ class Spool:
             [(seq, old)] = self.oldest(1)
             self._db.execute("DELETE FROM message WHERE seq = ?", (seq,))
             gone.append(old)
-            count, size = count - 1, size - _cost(old)
+            count, size = count - 1, size - cost(old)
         return gone
 
     def oldest(self, most: int) -> list[Waiting]:
@@ -113,7 +113,7 @@ class Spool:
         """It waits no longer. Whether it still did: `put` may have dropped it meanwhile."""
         gone = self._db.execute("DELETE FROM message WHERE seq = ?", (one.seq,)).rowcount
         self.count -= gone
-        self._held -= gone * _cost(one.message)
+        self._held -= gone * cost(one.message)
         return gone > 0
 
     def _window(self, origin: bytes) -> Window | None:
@@ -136,7 +136,3 @@ class Spool:
 
     def _senders(self) -> int:
         return int(self._db.execute("SELECT COUNT(*) FROM came").fetchone()[0])
-
-
-def _cost(one: Message) -> int:
-    return cost(one.topic, one.m1)

@@ -94,7 +94,7 @@ class _Fresh:
 
     def __init__(self, seq: int, message: Message, waits: Iterable[str]) -> None:
         self.seq, self.message, self.waits = seq, message, set(waits)
-        self.cost = cost(message.topic, message.m1)
+        self.cost = cost(message)
         self.safe: list[Told] = []
 
 
@@ -211,7 +211,7 @@ class Spool:
         """
         fresh = self._fresh.get(one.seq)
         if fresh is None:
-            self._done.setdefault(neighbour, {})[one.seq] = cost(one.message.topic, one.message.m1)
+            self._done.setdefault(neighbour, {})[one.seq] = cost(one.message)
             self._age()
         elif neighbour in fresh.waits:
             fresh.waits.discard(neighbour)
@@ -350,7 +350,7 @@ class Spool:
             self._delete(who, (last,))
             gone.append((who, oldest))
             held[0] -= 1
-            held[1] -= cost(oldest.message.topic, oldest.message.m1)
+            held[1] -= cost(oldest.message)
         return gone
 
     def _delete(self, who: str, some: Iterable[int]) -> list[int]:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from sealmq.formats import database
 
@@ -16,6 +17,16 @@ BYTES = 64 << 20
 """What may wait, of one border or for one neighbour."""
 EACH = 64
 """What a message takes beside its topic and m1."""
+
+
+class Waits(Protocol):
+    """A message that waits."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def m1(self) -> bytes: ...
 
 
 def opened(path: Path, tables: str, known: int) -> sqlite3.Connection:
@@ -45,6 +56,6 @@ def whole(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def cost(topic: str, m1: bytes) -> int:
+def cost(message: Waits) -> int:
     """Bytes that a message counts."""
-    return len(m1) + len(topic) + EACH
+    return len(message.m1) + len(message.topic) + EACH
