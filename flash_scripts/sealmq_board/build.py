@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Recipe(NamedTuple):
-    """What the images of any client are made of, read and checked."""
+    """The parts of a board's images that do not depend on its client, read and checked."""
 
     chip: Chip
     arch: str

@@ -21,7 +21,7 @@ from .errors import BoardError, UsageError
 from .nvs_image import LARGEST
 
 SUFFIX = ".sealmq.json"
-"""What enrolment files are called: NAME.sealmq.json."""
+"""Enrolment files are named NAME.sealmq.json."""
 # 10,000 enrolments are 20 MB.
 _LARGEST_ARCHIVE = 1 << 28
 _LARGEST_IDENTITY = 65536

@@ -131,7 +131,7 @@ def literal(value: str | int) -> Sql:
 
 
 def texts(values: Iterable[str]) -> Sql:
-    """An array of texts of SQL."""
+    """These texts as an array in SQL."""
     return f"CAST(array({', '.join(map(literal, values))}) AS array<string>)"
 
 

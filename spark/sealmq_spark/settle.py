@@ -31,7 +31,7 @@ OTHERS = "other reasons"
 REASONS = 100
 _BROADCAST = 2_000_000
 _FILES_A_DAY = 32
-"""Of so many a day is put together."""
+"""A day with so many files is written anew as one."""
 _QUARANTINE = "file string, reason string, raw string, count bigint"
 _FILES = "name string, file string, bytes bigint, made_ns bigint"
 _READ, _BAD, _KEYS, _LOST, _NONE = (

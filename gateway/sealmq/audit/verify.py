@@ -434,7 +434,7 @@ def _doubts(report: Report, part: _Segment) -> None:
     part.doubts = []
 
 
-# Whatever it is, nobody here can say that it is whole.
+# This version cannot verify lines of a newer format.
 def _newer(report: Report, part: _Segment) -> None:
     for at, version in part.newer.items():
         what, _ = newer("it", version, VERSION)

@@ -27,7 +27,7 @@ class Plain(bytes):
 
 class _Keeping(Reader):
     def _plan_inner(self, plan: Plan, plain: bytes) -> None:
-        """Each m1 is to be kept, so none is opened without `_open_inner`."""
+        """No plans for m1: `_open_inner` keeps each m1 that it opens, so it has to open all."""
 
     def _open_inner(
         self,

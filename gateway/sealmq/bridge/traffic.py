@@ -81,7 +81,7 @@ Over = Callable[[Exception | None], None]
 Deliver = Callable[[Import, Crossing, Over], None]
 """Publishes it below @PEER/. Called once: None, or a SealError: it will never be taken."""
 Answer = Callable[[int, str], None]
-"""What a neighbour is answered: code and reason."""
+"""Answers a neighbour: a code, and a reason."""
 
 
 class _Coming(NamedTuple):

@@ -2,9 +2,9 @@
 
 Then "the mediator cannot decrypt" does not rest on good manners: its user can neither read the key
 generator's memory nor its files. Key generator and mediator share the group `sealmq`, which reads
-sealmq.toml and writes into run/; the broker needs neither and is not in it, nor is
-who announces the site. The mediator's process
-is in the broker's group besides, whose is the socket of a private Mosquitto.
+sealmq.toml and writes into run/; the broker and the process that announces the site need neither
+and are not in it. The mediator's process is in the broker's group besides, whose is the socket of a
+private Mosquitto.
 """
 
 from __future__ import annotations
