@@ -48,10 +48,12 @@ def crossing(quick: bool, pairs: int) -> list[Row]:
 
 def border(quick: bool, pairs: int) -> list[Row]:
     """Of one process, which has no counterpart."""
-    sizes, many = ((64,), 100) if quick else (SIZES, 1000)
-    taken = in_turns({OURS: Outlet}, sizes, pairs, lambda way, size: way.cost_ns(many, size))
+    sizes, most = ((64,), 100) if quick else (SIZES, 1000)
+    # All are one client's, which may have 32 MiB in the journal until the broker has saved them.
+    many = {size: min(most, (1 << 20) // size) for size in sizes}
+    taken = in_turns({OURS: Outlet}, sizes, pairs, lambda way, size: way.cost_ns(many[size], size))
     return [
-        row("border", variant, statistics.median(costs) / many / 1000, "us", len(costs), size)
+        row("border", variant, statistics.median(costs) / many[size] / 1000, "us", len(costs), size)
         for (variant, size), costs in taken.items()
     ]
 
