@@ -175,7 +175,7 @@ def table(rows: Sequence[Row]) -> str:
             f"{one['value']:.2f}",
             f"{one['params']['least']:.2f} to {one['params']['most']:.2f}",
         ]
-        for one in rows
+        for one in sorted(rows, key=lambda one: list(_WORDS).index(one["variant"]))
     ]
     return aligned(["CPU of", "enrolled", "connected", _UNIT, "in its windows"], body, 1)
 
