@@ -277,7 +277,8 @@ def told_as(uid: int, path: Path) -> str:
     return told
 
 
-OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "took", "reload", "rekey",
+OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "took", "in-force", "reload",
+       "rekey",
        "reopen", "enrol", "lend", "clients", "labels", "status", "hold", "policy", "keep", "kept",
        "mediators", "peer-enrol", "peer-watch", "peer-give", "peer-take", "border-enrol",
        "border-watch"]  # fmt: skip
@@ -290,7 +291,7 @@ def test_who_may_what(site: MadeSite) -> None:
     assert roles_of(54321, layout) == frozenset()
     assert {op: role for op, (role, _) in _TABLE.items()} == {
         op: {"peer": "bridge", "border": "border"}.get(
-            op.partition("-")[0], "mediator" if i < 7 else "admin"
+            op.partition("-")[0], "mediator" if i < 8 else "admin"
         )
         for i, op in enumerate(OPS)
     }
