@@ -27,7 +27,7 @@ from .capacity import Capacity
 from .clock import Clock
 from .control_link import ControlLink
 from .core import effects as fx
-from .core.delivery import fan_out
+from .core.fan_out import fan_out
 from .core.keyring import Keyring
 from .core.proof import Newest
 from .core.reasons import STOPS
