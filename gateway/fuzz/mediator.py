@@ -188,7 +188,7 @@ class Fuzz(Target):
         if not isinstance(packet, Connect):
             raise Finding("a CONNECT is read as something else")
         claim = claim_of(packet)
-        verify(packet, claim, self._ring, 1, _Links())  # type: ignore[arg-type]
+        verify(packet, claim, self._ring, 1, _Links(), None)  # type: ignore[arg-type]
         is_behind(claim, None)
 
     def _token(self, draw: Draw, session: Session, link: BootSession) -> None:

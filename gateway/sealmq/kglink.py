@@ -219,6 +219,20 @@ class KgClient:
         """The client has proved that it holds `gen`: the older link slot ends."""
         await self._call("confirm", client=client, gen=gen)
 
+    async def in_force(self, known: str) -> str | None:
+        """The text of the sealmq.toml that was taken over last; None: it is that of this digest."""
+        for _ in range(5):
+            got = await self._call("in-force", known=known)
+            text, policy = got.get("text"), got["policy"]
+            try:
+                while "next" in got:
+                    got = await self._call("in-force", at=got["next"], policy=policy)
+                    text += got["text"]
+            except KgChanged:
+                continue
+            return text
+        raise KgUnavailable("sealmq.toml keeps changing while it is fetched")
+
     async def took(self, kseq: int, policy: str) -> None:
         """This mediator goes by these keys, and by the policy of this digest."""
         await self._call("took", kseq=kseq, policy=policy)

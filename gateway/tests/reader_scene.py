@@ -16,7 +16,6 @@ from sealmq.families.api import Audited, Family
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
 from sealmq.mediator.core import delivery, message
-from sealmq.mediator.core.delivery import fan_out
 from sealmq.mediator.core.effects import (
     LIVE,
     OWN,
@@ -33,6 +32,7 @@ from sealmq.mediator.core.effects import (
     Unsubscribe,
     Yield,
 )
+from sealmq.mediator.core.fan_out import fan_out
 from sealmq.mediator.core.keyring import Keyring
 from sealmq.mediator.core.session import OPENING, Agenda, Session
 from sealmq.mediator.core.site import BrokerFace, Counts, Site

@@ -200,7 +200,7 @@ async def worker(folder: Path, address: BrokerAddress) -> AsyncIterator[Worker]:
         reopened=_nobody_else,
     )
     mediator = Mediator(begin, shared, engine, audit, address)
-    await mediator.commit(list(records))
+    await mediator.policy.commit(list(records))
     made = Worker(world, mediator, audit)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: mediator.channel(b""), "127.0.0.1", 0)

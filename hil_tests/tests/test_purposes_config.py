@@ -42,14 +42,13 @@ def test_a_wrong_table_is_told_at_up_and_at_reload(site: Site) -> None:
     site.up()
     site.edit(MODE, WRONG)
     os.kill(site._supervisor(), signal.SIGHUP)
-    (said,) = until("the refusal", lambda: site.audit("config-refused", role="mediator"))
+    (said,) = until("the refusal", lambda: site.audit("config-refused"))
+    assert said["role"] == "kg", "it alone reads the file"
     assert where(site) in said["reason"]
     assert site.audit("config-reloaded", role="mediator") == []
 
     def told() -> list[str]:
-        return [
-            line for line in site.log().splitlines() if "mediator: " in line and "'fob'" in line
-        ]
+        return [line for line in site.log().splitlines() if "kg: " in line and "'fob'" in line]
 
     (line,) = until("a line of the log", told)
     assert line.endswith("one of: hybrid, fop, fos")

@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from sealmq.run import proc
+
 EACH_S = 2.0
 SEEN_EACH_S = 20.0
 # Counts of deliveries (counts.FIELDS) with a rule, and where it stands in the key.
@@ -38,6 +40,8 @@ class Totals:
         self._seen: dict[str, int] = {} if seen is None else read_seen([seen])
         self._here: Counter[str] = Counter()
         self._changed = False
+        # With the pid it says which process this is: after a reboot another one soon has the pid.
+        self._start = proc.start_of(os.getpid())
         self._due = self._seen_due = 0.0
 
     def one(self, event: str, fields: dict[str, Any], now_ms: int) -> None:
@@ -68,6 +72,7 @@ class Totals:
             self.gauges["log_ahead_seconds"] = max(0.0, self.newest_ms / 1000 - time.time())
             told = {
                 "pid": os.getpid(),
+                "start": self._start,
                 # Which the clock does not move when it is set; one for all processes.
                 "alive_ms": time.monotonic_ns() // 1_000_000,
                 "events": [[*key, count] for key, count in list(self.counts.items())],

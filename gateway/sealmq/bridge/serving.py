@@ -48,8 +48,6 @@ Later = Callable[[Work], object]
 WAIT_S = 0.5, 15.0
 """Between two runs, at first and at most."""
 _PUBLISH_S = 15.0
-# What a mediator says that has not heard of the label's keys yet.
-_NO_KEYS = "mediator.publish.nokey"
 
 _HEALS = (
     KgError, ClientError, SealError, LineLost, SiteError, FamilyError, FamilyConfigError, OSError,
@@ -85,7 +83,7 @@ async def deliver(
     client: Passing, topic: str, m1: bytes, retain: bool, *, keys_s: float = 0.0
 ) -> None:
     """Publish an m1, again and again until the broker has it. SealError: it will never be taken.
-    keys_s: so long the mediator may not have heard of its label's keys, or of its epoch, yet.
+    keys_s: so long the mediator may not have heard of its label's keys of its epoch yet.
     """
     begun = time.monotonic()
     while True:
@@ -138,7 +136,7 @@ def _told(
 
 def _may_heal(error: Exception, keys_s: float) -> bool:
     """Of what publishing raises. keys_s: for how long the mediator may not have heard of keys."""
-    if isinstance(error, WrongEpoch) or (isinstance(error, Refused) and error.rule == _NO_KEYS):
+    if isinstance(error, WrongEpoch):
         return keys_s > 0
     if isinstance(error, Refused):
         return isinstance(error, Unavailable)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import signal
 from typing import TYPE_CHECKING, Any
 
 from . import settled
@@ -63,9 +61,6 @@ def run(args: argparse.Namespace) -> int:
             f"sealmq.toml is not taken over: {error}; what was in force stays",
             hint=getattr(error, "hint", None),
         ) from None
-    told = lock.tell(layout.up_lock, signal.SIGHUP)
-    if told is not None:
-        os.close(told)
     found = settled.settle(layout, _TAKEN_OVER_S, done.kseq, config.digest)
     _tell(done, layout, args)
     settled.check(found, "sealmq.toml is taken over", f"sealmq reload {args.site}")

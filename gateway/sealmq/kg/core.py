@@ -89,7 +89,7 @@ class Kg:
         done = replace(done, differences=differences(self._config, config))
         self._config = config
         self._whole = None
-        # Also where no key changes: mediators read sealmq.toml again when they hear of it.
+        # Also where no key changes: mediators then ask which sealmq.toml is in force.
         self._changed(done.kseq, None)
         return done
 

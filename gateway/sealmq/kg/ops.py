@@ -18,7 +18,7 @@ from sealmq_spec.const import ASK_LEN, U24
 
 from .closing import STORE_BYTES
 from .core import Kg
-from .errors import Bad, Denied, Unknown
+from .errors import Bad, Changed, Denied, Unknown
 
 MEDIATOR = "mediator"
 ADMIN = "admin"
@@ -28,6 +28,8 @@ _U32 = 0xFFFF_FFFF
 _MAX_ENTRIES = 10_000_000
 _MAX_NAME = 64
 MAX_HANDOVER_S = 366 * 86400
+TEXT = 1 << 18
+"""Characters of sealmq.toml in one answer: as JSON each has twelve bytes at most."""
 
 Fields = Mapping[str, Any]
 # event, and public fields
@@ -128,6 +130,18 @@ class Ops:
         client = _number(f, "client", 1, U24)
         self._kg.confirm(client, _number(f, "gen", 1, U24))
         return {"links": self._kg.links(client)}
+
+    def in_force(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        """A part of sealmq.toml as it was taken over last, unless it is the one that is `known`."""
+        config = self._kg.config
+        if f.get("known") == config.digest:
+            return {"policy": config.digest}
+        at = _number(f, "at", 0, _U32) if "at" in f else 0
+        if at and f.get("policy") != config.digest:
+            raise Changed("the policy has changed; begin anew")
+        end = at + TEXT
+        more = {"next": end} if end < len(config.text) else {}
+        return {"policy": config.digest, "text": config.text[at:end], **more}
 
     def took(self, peer: Peer, f: Fields) -> dict[str, Any]:
         """The mediator goes by these keys and this policy: nobody whom they put out is served."""
@@ -285,6 +299,7 @@ _TABLE: dict[str, tuple[str, Callable[[Ops, Peer, Fields], dict[str, Any]]]] = {
     "time": (MEDIATOR, Ops.time),
     "watch": (MEDIATOR, Ops.watch),
     "confirm": (MEDIATOR, Ops.confirm),
+    "in-force": (MEDIATOR, Ops.in_force),
     "took": (MEDIATOR, Ops.took),
     "reload": (ADMIN, Ops.reload),
     "mediators": (ADMIN, Ops.mediators),

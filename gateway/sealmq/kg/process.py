@@ -112,7 +112,7 @@ class Process:
                 audit.write("start", address=str(self._layout.kg_socket))
                 due = asyncio.create_task(self._due(loop, worker, kg, ops), name="due")
                 try:
-                    await self._wait(loop, worker, ops)
+                    await self._wait(loop, worker, ops, audit)
                 finally:
                     due.cancel()
             finally:
@@ -122,7 +122,11 @@ class Process:
             audit.close()
 
     async def _wait(
-        self, loop: asyncio.AbstractEventLoop, worker: ThreadPoolExecutor, ops: Ops
+        self,
+        loop: asyncio.AbstractEventLoop,
+        worker: ThreadPoolExecutor,
+        ops: Ops,
+        audit: Audit,
     ) -> None:
         stop = asyncio.create_task(self._stop.wait(), name="stop")
         while not stop.done():
@@ -134,7 +138,9 @@ class Process:
                 try:
                     await loop.run_in_executor(worker, self._reread, ops)
                 except KgRefusal as error:
-                    log.error("sealmq.toml is not taken over: %s", error)
+                    hint = f"; {error.hint}" if error.hint else ""
+                    log.error("sealmq.toml is not taken over: %s%s", error, hint)
+                    audit.write("config-refused", reason=str(error)[:500])
 
     async def _due(
         self, loop: asyncio.AbstractEventLoop, worker: ThreadPoolExecutor, kg: Kg, ops: Ops

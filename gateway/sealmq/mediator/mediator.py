@@ -1,5 +1,4 @@
-"""One worker of the mediator: the parts that its sessions share, and its policy, configuration and
-keys.
+"""One worker of the mediator: the parts that its sessions share, its broker and its keys.
 
 `Mediator._effects` is the table of what executes each effect of a session. All of it runs in the
 event loop's thread; store, journal and audit log have threads of their own.
@@ -15,15 +14,11 @@ from functools import partial
 from typing import Any
 
 from sealmq.audit import Audit
-from sealmq.families import faults
-from sealmq.families.attributes import Attribute
-from sealmq.families.engine import OFF, Conn, Engine
-from sealmq.families.records import Record, TopicReset
+from sealmq.families.engine import Engine
 from sealmq.mqtt import Publish, Unfit
 from sealmq.order import Order
 from sealmq.plain import plain
 from sealmq.site.config import Config
-from sealmq.store import StoreError, StoreRecord
 from sealmq.strangers import Strangers, source_of
 from sealmq_spec.const import RECORD
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
@@ -32,7 +27,7 @@ from .capacity import Capacity
 from .clock import Clock
 from .control_link import ControlLink
 from .core import effects as fx
-from .core.delivery import fan_out
+from .core.fan_out import fan_out
 from .core.keyring import Keyring
 from .core.proof import Newest
 from .core.reasons import STOPS
@@ -46,6 +41,7 @@ from .kept_sessions import KeptSessions
 from .kg_requests import KgRequests
 from .links import BrokerAddress, Credit, LiveLink, Snapshots, end_session, open_again
 from .messages import MessageConnection
+from .policy import Policy
 from .questions import Questions
 from .registry import Registry
 from .replay import Replay
@@ -64,8 +60,6 @@ _STRANGERS_SAID_MS = 60_000
 # Mosquitto looks once a second.
 _LONG_MS = 24 * 3600 * 1000
 _ENDS_S = 3.0
-# How late other workers hear what families derive from events here.
-_DERIVED_S = 0.05
 
 
 class Mediator:
@@ -113,15 +107,14 @@ class Mediator:
         self._locks = shared.locks
         self.kg_requests = KgRequests(site, audit, shared.kg if begin.kg_there else None)
         self.aside = SetAside(journal.with_name("aside"), audit, self._name, self._retry)
-        # Subscriptions about which the policy is to be asked again.
-        self._due: dict[Conn, dict[str, None]] = {}
         self._steps = Steps()
         self._questions = Questions(self.events)
         # Of sessions that the newest keys have ended: done when all that they asked is answered.
         self._last_of: list[asyncio.Future[None]] = []
-        self._counting = asyncio.Lock()
-        self._telling = False
-        engine.on_derived = self._tell_derived
+        self.policy = Policy(
+            begin, shared, site, audit, self.events, self._questions, self._steps,
+            self._config_taken,
+        )  # fmt: skip
         self.changed: Callable[[], None] = lambda: None
         """Called when `away` may have changed."""
         self._tried = False
@@ -261,8 +254,7 @@ class Mediator:
     def tick(self) -> None:
         """About once a second."""
         self.events.look()
-        self.site.engine.tick(self.site.now_ms)
-        self.follow()
+        self.policy.tick()
         self._say_strangers()
         step = self._follow_clock()
         due = self.journal.due(self.site.now_ms // 1000)
@@ -275,8 +267,6 @@ class Mediator:
         self.kept_sessions.tick()
         # The live link asks as well, but not while it is away.
         self._credit.overdue()
-        if self.site.engine.counts.news:
-            self._questions.spawn(self._write_counts(), "counts")
         for session in list(self.events.peers):
             self.events.run(session.tick)
 
@@ -320,8 +310,7 @@ class Mediator:
             self.site.retained.forget()
         self._clock.take()
         self.events.look(stepped=True)
-        self.site.engine.clock_set()
-        self.follow()
+        self.policy.clock_set()
         return step
 
     # --- questions ---
@@ -336,9 +325,9 @@ class Mediator:
         except Exception as error:
             self._questions.reply(session, effect.task, error)
             return
-        self.site.engine.apply([h.record for h in held if isinstance(h.record, Record)])
+        self.policy.index(held)
         self._questions.reply(session, effect.task, held)
-        self.follow()
+        self.policy.follow()
 
     def _yield(self, session: Session, effect: fx.Yield) -> None:
         self._steps.add(partial(self._questions.reply, session, effect.task, None))
@@ -515,31 +504,7 @@ class Mediator:
                 rows.append((manifest_topic(get_manifest(record)[1]), record))
         return rows
 
-    # --- policy ---
-
-    def family_fault(self, family: str, question: str, error: Exception) -> None:
-        """A family failed; the engine has made a deny of it."""
-        where = faults.place(error)[1] or "no line of it"
-        log.error("the policy family %s failed at %s: %r (%s)", family, question, error, where)
-        reason = faults.shown(error)
-        self._audit.write("family-fault", family=family, question=question, reason=reason)
-
-    async def commit(self, records: list[StoreRecord], urgent: bool = False) -> None:
-        """Makes records durable, then lets the families index what really holds: when this returns,
-        nothing is judged by what was before. Raises StoreUnavailable.
-        """
-        held = await self._store.commit(records, urgent)
-        self.site.engine.apply([h.record for h in held if isinstance(h.record, Record)])
-        self.follow()
-
-    def apply(self, records: list[Record], part: str = "") -> None:
-        """Applies what another worker has committed. `part`: a topic filter; what was counted of
-        readers there is written to the audit log first.
-        """
-        if part:
-            self._audit.part(part)
-        self.site.engine.apply(records)
-        self.follow()
+    # --- what other workers tell ---
 
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
         """A retained message passed at another worker towards the broker."""
@@ -552,120 +517,11 @@ class Mediator:
         for session in self._registry.of(client):
             self.events.run(session.news, family, said)
 
-    def take_attributes(self, rows: list[Attribute]) -> None:
-        """What sources have told: nothing is judged by what they told before."""
-        self.site.engine.take_attributes(rows)
-        self.follow()
+    # --- sealmq.toml, keys ---
 
-    # Many events that come together are told together, and of each value the last.
-    def _tell_derived(self) -> None:
-        if not self._telling:
-            self._telling = True
-            self._questions.spawn(self._derived(), "derived attributes")
-
-    async def _derived(self) -> None:
-        engine = self.site.engine
-        try:
-            await asyncio.sleep(_DERIVED_S)
-        finally:
-            self._telling = False
-        sent = engine.take_derived()
-        rows = await self._shared.derived(sent)
-        engine.told_derived(sent, rows)
-        self.follow()
-
-    async def _write_counts(self) -> None:
-        await self.write_counts()
-
-    async def write_counts(self) -> bool:
-        """Has the store keep what was counted since the last time. Whether it has."""
-        counts = self.site.engine.counts
-        async with self._counting:
-            rows = counts.changed()
-            try:
-                if rows:
-                    await self._store.commit(rows)
-            except StoreError:
-                counts.not_stored(rows)
-                return False
-        return True
-
-    def follow(self) -> None:
-        """Pauses or resumes subscriptions that the policy may judge otherwise now.
-
-        One command may concern very many: they are judged in steps, and others are served
-        between. No delivery depends on when, since each is judged by what is in force then.
-        """
-        waits = bool(self._due)
-        for conn, raw in self.site.engine.due():
-            self._due.setdefault(conn, {})[raw] = None
-        if self._due and not waits:
-            self._steps.add(self._follow_one)
-
-    # One session at a time; a session gives others turns between its filters.
-    def _follow_one(self) -> None:
-        conn = next(iter(self._due))
-        raws = self._due.pop(conn)
-        session = self._agenda.by_policy.get(conn)
-        if session is not None:
-            self.events.run(session.subs.due, raws)
-        if self._due:
-            self._steps.add(self._follow_one)
-
-    async def reload(self, config: Config) -> None:
-        """Takes a changed sealmq.toml over, live; nothing happens if it says the same as before.
-
-        Raises StoreUnavailable: then what a family wanted to store is asked of it again.
-        """
-        site = self.site
-        if config == site.config:
-            site.config = config  # its text may be another one
-            return
-        if config.site.id != site.ring.site:
-            # The key generator refuses it too: nothing of such a file counts.
-            log.error("sealmq.toml is not taken over: it names another site's id")
-            return
-        self._say_later(config)
-        reloaded = site.engine.reload(config, enforce=config.policy.enforce)
-        await self.commit(list(reloaded.records), urgent=True)
-        for record in reloaded.records:
-            if isinstance(record, TopicReset):
-                self._audit.write("topic-reset", topic=record.topic)
-        site.config = config
-        site.retained_bytes.most = config.limits.retained_mib << 20
+    def _config_taken(self, config: Config) -> None:
+        self.site.retained_bytes.most = config.limits.retained_mib << 20
         self.journal.most = self._begin.journal_most(config)
-        self._audit.write(
-            "config-reloaded", enforce=site.engine.enforce, order=list(config.policy.order)
-        )
-        self.warn()
-        for conn in reloaded.connections:
-            session = self._agenda.by_policy.get(conn)
-            if session is not None:
-                self.events.run(session.policy_changed)
-        self.follow()
-
-    # Says what is in force only from the next start on.
-    def _say_later(self, config: Config) -> None:
-        before = self.site.config
-        if not self._begin.first:
-            return
-        if config.policy.order != before.policy.order:
-            log.warning("[policy] order is taken over at the next start")
-        if config.mediator != before.mediator:
-            log.warning("[mediator] is taken over at the next start, but for on_denied")
-        queues = [(c.limits.queue_messages, c.limits.queue_kib) for c in (config, before)]
-        if queues[0] != queues[1]:
-            log.warning("[limits] queue_messages and queue_kib are taken over at the next start")
-
-    def warn(self) -> None:
-        """Says loudly, in the log and in the audit, what weakens this site."""
-        for warning in self.site.engine.warnings:
-            if self._begin.first:
-                log.warning("%s", warning)
-            event = "policy-off" if warning == OFF else "site-closed"
-            self._audit.write(event, reason=warning)
-
-    # --- keys ---
 
     def take_ring(self, ring: Keyring) -> None:
         """New keys: sessions learn of new epochs, those of disabled clients end."""
@@ -675,20 +531,17 @@ class Mediator:
         if ring.inst != site.order.inst:
             site.order = Order(ring.inst)
         before, site.ring = site.ring, ring
-        if ring.told != before.told:
-            site.engine.take_told(ring.told)
-        if ring.bearers() != before.bearers():
-            self._new_bearers(ring.bearers())
+        told = self.policy.take_keys(ring, before)
         left = [future for future in self._last_of if not future.done()]
         for session in list(self._agenda.by_policy.values()):
             self.events.run(session.keys_changed, before)
             if session.state == "closed":
                 left.append(self._questions.done(session))
         self._last_of = left
-        if ring.closed != site.engine.closed:
-            self._close_site(ring.closed)
-        if ring.told != before.told:
-            self.follow()
+        if self.policy.close_site(ring.closed):
+            self.stop("the site was closed" if ring.closed else "the site was reopened")
+        if told:
+            self.policy.follow()
         self.kept_sessions.sweep()
         self.kg_requests.news()
 
@@ -696,28 +549,3 @@ class Mediator:
         """Waits for what sessions had begun that the newest keys have ended."""
         if self._last_of:
             await asyncio.wait(self._last_of)
-
-    # Clients have names that others had before: what those made or left is not theirs.
-    def _new_bearers(self, since: dict[str, int]) -> None:
-        if self.site.engine.noted(since) and self._begin.first:
-            self._questions.spawn(self._rewrite(since), "rows of clients that are gone")
-
-    # There may be a million rows. What is not done now is done at the next start.
-    async def _rewrite(self, since: dict[str, int]) -> None:
-        await self._locks.alone()
-        try:
-            engine = self.site.engine
-            records = await asyncio.to_thread(engine.bearers, since, self._store.records)
-            await self.commit(list(records))
-        finally:
-            self._locks.together()
-
-    # All clients connect anew, since their connections and subscriptions were judged otherwise.
-    def _close_site(self, reason: str) -> None:
-        self.site.engine.close_site(reason)
-        if reason:
-            self.warn()
-        else:
-            log.warning("the site was reopened")
-            self._audit.write("site-reopened")
-        self.stop("the site was closed" if reason else "the site was reopened")

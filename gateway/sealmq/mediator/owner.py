@@ -1,5 +1,8 @@
 """The process that owns a mediator's store, its way to the key generator, and its configuration.
 
+The key generator reads sealmq.toml, and says which one is in force; only while it is away, and when
+told to, the file is read here.
+
 With one worker that is in the same process; with more, each is a process of its own (workers.py).
 What one worker commits, new keys and a new configuration are applied by all workers before the
 command that waits for it is answered; a worker that does not answer is ended first.
@@ -21,7 +24,7 @@ from sealmq.families.attributes import Attribute
 from sealmq.families.records import FamilyRecord, Record
 from sealmq.families.registry import has_kg_part, put_back
 from sealmq.kglink import Answer, KgClient, KgError, KgUnavailable
-from sealmq.site.config import Config, load
+from sealmq.site.config import Config, load, loads
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
 from sealmq.store import Held, Store, StoreError, StoreRecord
@@ -62,7 +65,9 @@ class Owner:
         self._keyed = asyncio.Condition()
         self.kg: KgClient | None = None
         self.locks = RowLocks()
-        self.reload = asyncio.Event()
+        # Set when the key generator may go by another sealmq.toml, or the file is to be read here.
+        self._reload = asyncio.Event()
+        self._by_file = False
         self.told: Callable[[], None] = lambda: None
         """Called when a worker has reported its state, has ended or begun, or a source fails."""
         self.sources = AttributeSources(self._told_attributes, lambda: self.told(), audit.write)
@@ -82,8 +87,16 @@ class Owner:
         now_ms = time.time_ns() // 1_000_000
         await self.store.commit(put_back(self.store.rows, now_ms), urgent=True)
 
+    def hang_up(self) -> None:
+        """SIGHUP: sealmq.toml was edited. The key generator has heard of it too, if it is there."""
+        if self.kg is None:
+            self._by_file = True
+            self._reload.set()
+
     async def run(self) -> None:
         """Follows keys and configuration; for ever."""
+        # The file that this was started with may be one that was not taken over.
+        self._reload.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_keys(), name="keys")
             group.create_task(self._confirm(), name="confirm")
@@ -106,7 +119,7 @@ class Owner:
                 self._news.set()
                 async with self._keyed:
                     self._keyed.notify_all()
-            self.reload.set()
+            self._reload.set()
 
     def _set_kg(self, kg: KgClient | None) -> None:
         self.kg = kg
@@ -128,28 +141,41 @@ class Owner:
 
     async def _watch_reload(self) -> None:
         while True:
-            await self.reload.wait()
-            self.reload.clear()
+            await self._reload.wait()
+            self._reload.clear()
+            by_file, self._by_file = self._by_file, False
             try:
-                config = load(self.layout.config)
-                if config.site.id != self.keys.site:
-                    # The key generator refuses it too: nothing of such a file counts.
-                    log.error("sealmq.toml is not taken over: it names another site's id")
-                    continue
-                self.newest = config
-                # What a rule that is new asks about is told before it is asked.
-                await self.sources.take(config.attributes)
-                await self._keys_first(config)
-                await self._all(worker.config(config) for worker in self.workers)
-                await self.sources.again()
-                self.config = config
-                self._bound(config)
-                self._news.set()
+                config = await self._other(by_file)
+                if config is not None:
+                    await self._take(config)
             except (SiteError, OSError) as error:
                 self._refused(error)
-            except StoreError as error:
+            except (StoreError, KgError) as error:
                 log.error("sealmq.toml is not taken over yet: %s", error)
-                asyncio.get_running_loop().call_later(_RETRY_S, self.reload.set)
+                self._by_file |= by_file
+                asyncio.get_running_loop().call_later(_RETRY_S, self._reload.set)
+
+    # What is in force, if it may be another one than what all go by here.
+    async def _other(self, by_file: bool) -> Config | None:
+        if self.kg is None:
+            return load(self.layout.config) if by_file else None
+        text = await self.kg.in_force(self.config.digest if self.newest is self.config else "")
+        return None if text is None else loads(text, self.layout.config)
+
+    async def _take(self, config: Config) -> None:
+        if config.site.id != self.keys.site:
+            # The key generator refuses it too: nothing of such a file counts.
+            log.error("sealmq.toml is not taken over: it names another site's id")
+            return
+        self.newest = config
+        # What a rule that is new asks about is told before it is asked.
+        await self.sources.take(config.attributes)
+        await self._keys_first(config)
+        await self._all(worker.config(config) for worker in self.workers)
+        await self.sources.again()
+        self.config = config
+        self._bound(config)
+        self._news.set()
 
     def _bound(self, config: Config) -> None:
         self.store.bound(config.limits.rows, config.limits.family_mib << 20)

@@ -57,7 +57,7 @@ class Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._owner.reload.set)
+        loop.add_signal_handler(signal.SIGHUP, self._owner.hang_up)
         crew = self._crew
         await self._owner.sources.take(self._owner.config.attributes)
         closed = bool(self._owner.keys.snapshot.get("closed"))

@@ -44,12 +44,13 @@ class Running:
         self._begin, self._shared, self._audit = begin, shared, audit
         self.mediator = mediator
         self._said: dict[str, Any] = {}
-        self.apply, self.passed = mediator.apply, mediator.passed
-        self.take_attributes = mediator.take_attributes
+        policy = mediator.policy
+        self.apply, self.passed = policy.apply, mediator.passed
+        self.take_attributes = policy.take_attributes
         self.took = mediator.site.retained_bytes.heard
         self.live, self.marked, self.inform = mediator.live, mediator.marked, mediator.inform
         self.take_ring, self.ended, self.reload = (
-            mediator.take_ring, mediator.ended, mediator.reload
+            mediator.take_ring, mediator.ended, policy.reload
         )  # fmt: skip
         self.reopened = mediator.reopened
 
@@ -81,7 +82,7 @@ class Running:
 
     async def written(self) -> bool:
         """After `stop`. Whether the store has all that was counted."""
-        return await self.mediator.write_counts()
+        return await self.mediator.policy.write_counts()
 
     async def close(self) -> None:
         """Journal and audit log are written to their end."""
@@ -186,7 +187,7 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
         if mediator is None:
             early.append((family, question, error))
         else:
-            mediator.family_fault(family, question, error)
+            mediator.policy.fault(family, question, error)
 
     engine = Engine(
         load_families(config.policy.order),
@@ -202,6 +203,6 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
         records += engine.bearers(ring.bearers(), shared.store.records)
     mediator = Mediator(begin, shared, engine, audit, address)
     for found in early:
-        mediator.family_fault(*found)
-    await mediator.commit(list(records))
+        mediator.policy.fault(*found)
+    await mediator.policy.commit(list(records))
     return Running(begin, shared, mediator, audit)

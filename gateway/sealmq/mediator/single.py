@@ -86,7 +86,7 @@ class Single:
 
     def begun(self) -> None:
         """Clients can connect."""
-        self._it.mediator.warn()
+        self._it.mediator.policy.warn()
 
     async def close(self) -> None:
         """Writes what there is to its end."""

@@ -114,7 +114,7 @@ def _of_gauges(health: Health) -> Iterator[Metric]:
         "process_start_time_seconds", "Start time of the process, Unix seconds.", labels=_OF
     )
     for one in health.told:
-        started.add_metric([one.role, one.name], one.started_s())
+        started.add_metric([one.role, one.name], health.boot_s + one.began_s)
     yield started
     for name, what in _GAUGES.items():
         rows = [

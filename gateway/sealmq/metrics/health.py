@@ -25,15 +25,20 @@ SAID_S = 600.0
 # Further back no clock is that is right: the site's own files are younger.
 _AHEAD_S = 60
 _JUMP_S = 60
+# Less is what passes between two looks at two clocks.
+_STEP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Of one moment. problems: each in words; none: it is well."""
+    """Of one moment. problems: each in words; none: it is well. boot_s: the boot of the machine,
+    Unix seconds.
+    """
 
     problems: tuple[str, ...]
     status: Status | None
     told: tuple[Told, ...]
+    boot_s: float = 0.0
 
 
 class Watch:
@@ -48,6 +53,7 @@ class Watch:
         self._looked = -FRESH_S
         self._config: tuple[tuple[int, int, int], Config] | None = None
         self._began = clock() - time.monotonic()
+        self._boot_s = clock() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._was_wrong = False
         # By how much the clock was set; when, by the monotonic one; whether it was wrong before.
         self._set: tuple[float, float, bool] | None = None
@@ -73,7 +79,15 @@ class Watch:
                 self._looked = time.monotonic()
             status = self._status
         told = tuple(read(self._layout))
-        return Health(tuple(self._problems(status, told)), status, told)
+        return Health(tuple(self._problems(status, told)), status, told, self._boot())
+
+    # By the clock as it is now. Without a step of it the same to the last digit: a start time that
+    # changes is how a restart is found.
+    def _boot(self) -> float:
+        now = self._clock() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        if abs(now - self._boot_s) > _STEP_S:
+            self._boot_s = now
+        return self._boot_s
 
     def _ask(self) -> Status | None:
         try:

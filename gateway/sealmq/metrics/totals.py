@@ -41,10 +41,6 @@ class Told:
         """How long ago it has said this."""
         return time.monotonic() - self.alive_ms / 1000
 
-    def started_s(self) -> float:
-        """When the process began, Unix seconds by the clock as it is now."""
-        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + self.began_s
-
 
 def read(layout: Layout) -> Iterator[Told]:
     """Of all processes that live. What makes no sense is left out."""
@@ -52,7 +48,7 @@ def read(layout: Layout) -> Iterator[Told]:
         for path in sorted(layout.run_of(role).glob("totals-*.json")):
             found = _FILE.fullmatch(path.name)
             told = _json(path)
-            began = None if told is None else _began(told.get("pid"))
+            began = None if told is None else _began(told.get("pid"), told.get("start"))
             if found is not None and told is not None and began is not None:
                 one = _told(role, found[1], told, began / _TICKS_A_S)
                 if one is not None:
@@ -67,8 +63,10 @@ def _json(path: Path) -> dict[str, Any] | None:
     return told if isinstance(told, dict) else None
 
 
-def _began(pid: object) -> int | None:
-    return proc.start_of(pid) if type(pid) is int else None
+# Of a process that lives: another one may have the pid by now, and would get its counts.
+def _began(pid: object, start: object) -> int | None:
+    began = proc.start_of(pid) if type(pid) is int else None
+    return began if began == start else None
 
 
 def _told(role: str, name: str, told: dict[str, Any], began_s: float) -> Told | None:

@@ -109,9 +109,9 @@ def test_it_asks_once_and_what_the_operator_changes_counts_at_once(
 @pytest.mark.parametrize(
     ("code", "rule", "keys_s", "tries"),
     [
-        (5, "mediator.publish.nokey", 10.0, 3),
         (6, "mediator.publish.wrongepoch", 10.0, 3),
-        (5, "mediator.publish.nokey", 0.0, 1),
+        (6, "mediator.publish.wrongepoch", 0.0, 1),
+        (5, "mediator.publish.nokey", 10.0, 1),
         (5, "labels.publish", 10.0, 1),
     ],
 )

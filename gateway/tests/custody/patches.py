@@ -14,7 +14,7 @@ from unittest import mock
 from mediator_world import NOW_MS
 from sealmq.mediator import control_link, journal, mediator, messages
 from sealmq.mediator.clock import Clock
-from sealmq.mediator.core import delivery
+from sealmq.mediator.core import delivery, fan_out
 from sealmq.mediator.core.limits import Room
 from sealmq.mediator.links import live, own, publish, snapshots
 
@@ -63,6 +63,6 @@ def patched(bounds: Bounds) -> Iterator[None]:
             put(journal.Journal, "_wait", lambda self: journal.APART_S)
         put(live, "_BEAT_S", 1e9)
         put(delivery, "WINDOW", bounds.window)
-        put(delivery, "Room", functools.partial(Room, sure=bounds.room))
+        put(fan_out, "Room", functools.partial(Room, sure=bounds.room))
         put(own, "HELD_PACKETS", bounds.held)
         yield

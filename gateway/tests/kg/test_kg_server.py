@@ -15,11 +15,13 @@ import pytest
 
 from kg.helpers import WAIT_S, MadeSite
 from sealmq import kglink
+from sealmq.kg import ops as ops_module
 from sealmq.kg import server as server_module
 from sealmq.kg.core import Kg
-from sealmq.kg.ops import Ops
+from sealmq.kg.ops import MEDIATOR, Ops
 from sealmq.kg.server import Server
 from sealmq.kglink import KgClient, KgError, KgUnavailable
+from sealmq.site.config import loads
 
 
 @asynccontextmanager
@@ -109,6 +111,37 @@ def test_a_defect_of_ours_says_nothing_of_what_it_worked_on(
 
     asyncio.run(run())
     assert "secret-of" not in caplog.text
+
+
+def test_a_mediator_is_told_the_policy_in_force_in_pieces_of_one_version(
+    site: MadeSite, kg: Kg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the file says by now."""
+    before = kg.config
+    monkeypatch.setattr(ops_module, "TEXT", len(before.text) // 2)
+    after = loads(before.text + "# edited\n")
+    site.layout.config.write_text("a mistake")
+
+    async def run() -> None:
+        async with serving(site, kg), await KgClient.connect(site.layout.kg_socket) as link:
+            assert await link.in_force(before.digest) is None
+            assert await link.in_force("") == before.text
+            asked: list[int] = []
+            part = Ops.in_force
+
+            def taken_over_between(*words: Any) -> dict[str, Any]:
+                asked.append(words[2].get("at", 0))
+                if len(asked) == 2:
+                    kg.apply(after)
+                return part(*words)
+
+            monkeypatch.setitem(ops_module._TABLE, "in-force", (MEDIATOR, taken_over_between))
+            assert await link.in_force("") == after.text
+            half = len(before.text) // 2
+            assert asked == [0, half, 0, half, 2 * half]
+            assert await link.in_force(after.digest) is None
+
+    asyncio.run(run())
 
 
 def test_calls_overlap(site: MadeSite, kg: Kg) -> None:

@@ -66,7 +66,7 @@ async def serve(layout, secrets):
     config = SimpleNamespace(attributes={})
     run = asyncio.Event().wait
     keys = SimpleNamespace(snapshot={})
-    owner = SimpleNamespace(reload=asyncio.Event(), run=run, sources=sources, config=config)
+    owner = SimpleNamespace(hang_up=None, run=run, sources=sources, config=config)
     owner.keys, owner.counted = keys, Counted()
     await process.Process(layout, owner, Crew(), None).run()
 

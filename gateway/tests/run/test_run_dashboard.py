@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -95,6 +97,20 @@ def test_every_query_has_an_answer_of_a_real_prometheus(
         until(all_answered, "an answer to each query")
     finally:
         assert left == []
+
+    # A restart is one of its process alone, and its counters begin anew: rates go on after it.
+    def seen(query: str) -> list[tuple[str, float]]:
+        found = _asked(address, query)
+        return sorted((one["metric"]["role"], float(one["value"][1])) for one in found)
+
+    restarts = "changes(process_start_time_seconds[10m])"
+    assert seen(restarts) == [("kg", 0), ("mediator", 0)]
+    os.kill(site.row("mediator")["pid"], signal.SIGKILL)
+    until(lambda: "mediator is ready again" in up.err.read_text(), "its restart")
+    until(lambda: seen(restarts) == [("kg", 0), ("mediator", 1)], "its new start time")
+    # The reader comes back, once; before there were publishers too.
+    resets = 'resets(sealmq_events_total{event="connect"}[10m])'
+    until(lambda: seen(resets) == [("mediator", 1)], "its new counts")
     assert up.end() == 0
 
 

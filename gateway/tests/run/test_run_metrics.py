@@ -209,6 +209,7 @@ def test_what_a_process_says_of_itself_is_believed_while_it_lives(
     watch = Watch(layout, (os.getpid(), proc.start_of(os.getpid())), time.time)
     told: dict[str, Any] = {
         "pid": os.getpid(),
+        "start": proc.start_of(os.getpid()),
         "alive_ms": time.monotonic_ns() // 1_000_000,
         "events": [["connect", "", 3]],
         "clients": 1,
@@ -231,9 +232,28 @@ def test_what_a_process_says_of_itself_is_believed_while_it_lives(
         [began] = re.findall(line, exposition.text(found), re.M)
         ours = time.time() - age_s()
         assert abs(float(began) - ours) < 60
+        # Its changes say that the process was started anew.
+        assert re.findall(line, exposition.text(watch.look()), re.M) == [began]
         assert [said in text for text in found.problems] == ([True] if said else [])
     for text in ("", "[]", "{}", json.dumps(told | {"events": [["a"]]}), "[" * 100_000):
         file.write_text(text)
         assert watch.look().told == ()
-    file.write_text(json.dumps(told | {"pid": 1 << 22}))
-    assert watch.look().told == ()
+    # Nor one that has ended, though another process may have its number since.
+    for other in ({"pid": 1 << 22}, {"start": told["start"] - 1}, {"start": None}):
+        file.write_text(json.dumps(told | other))
+        assert watch.look().told == ()
+
+
+def test_a_start_time_moves_with_the_clock_that_was_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout.of(tmp_path)
+    layout.config.write_text("[site]\n")
+    monkeypatch.setattr(health, "look", lambda *_: None)
+    ahead = 0.0
+    watch = Watch(layout, (os.getpid(), None), lambda: time.time() + ahead)
+    before = watch.look().boot_s
+    ahead = 0.5
+    assert watch.look().boot_s == before
+    ahead = 3600.0
+    assert 3599 < watch.look().boot_s - before < 3601

@@ -7,62 +7,33 @@ said.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from sealmq.near import near
 from sealmq_spec.const import MAX_COMMAND
-from sealmq_spec.errors import SealError
-from sealmq_spec.topics import check_topic
 
-from ..api import FamilyRecord, Later, Proposal, Verdict, deny
+from ..api import Later, Proposal, deny
 from ..ask import Who
 from ..pace import A_SECOND, BURST
 from ..topiclabels import NONE
-from . import events, explain, records, rules, settings, signing
-from .actions import (
-    ADVERTISE,
-    AUTHENTICATE,
-    CHANGE_POLICY,
-    MASKS,
-    NAMES,
-    action_named,
-    words,
-)
+from . import emergencies, questions, records, rules, settings, signing
+from .actions import ADVERTISE, AUTHENTICATE, words
 from .assertions import Assertion, BadAssertion, from_fields, from_keynote, keynote
-from .chains import Plan, TooMuch, about
-from .events import BadAttributes, BadType, EventType
-from .facts import EventFacts
+from .chains import TooMuch, about
+from .events import BadType, EventType
 from .names import EVERYBODY, is_principal
-from .records import Glass
-from .rights import Rights
 from .state import State
+from .turn import Answer, Body, Refused, Turn, dump, listed, proposal, read_text
 
-MAX_ANSWER = 8192
-"""Bytes of an answer; what does not fit is counted."""
 MOST_ALIKE = 32
 """Assertions of one author about one owner and one licensee: each may cost each question a look."""
 MOST_ADVERTISED = 512
-MOST_MINUTES = 24 * 60
 MOST_ADDRESS = 160
-MOST_REASON = 200
 SLICE = 2000
 """Assertions that are looked at in one go."""
-ASKED = 50
-"""Clients about whom a question is answered in one go."""
-
-Answer = Proposal | Verdict
-Body = dict[str, Any]
-
-
-class Refused(Exception):
-    """The answer is a deny by this rule."""
-
-    def __init__(self, rule: str, reason: str) -> None:
-        super().__init__(reason)
-        self.rule, self.reason = rule, reason
 
 
 def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer | Later:
@@ -117,7 +88,7 @@ def _read(body: bytes) -> Body:
     if not isinstance(found, dict):
         raise Refused(rules.MALFORMED, "a command is a JSON object")
     try:
-        _dump(found).encode()
+        dump(found).encode()
     except UnicodeEncodeError:
         raise Refused(rules.MALFORMED, "a command has texts of Unicode, no halves") from None
     return found
@@ -133,40 +104,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _fitting(text: str) -> str:
     """At most 200 bytes."""
     return text.encode(errors="replace")[:197].decode(errors="ignore")
-
-
-class Turn:
-    """One command's turn: who says it, when, and what he may."""
-
-    def __init__(self, state: State, who: Who, now_ms: int) -> None:
-        self.state, self.who, self.now_ms = state, who, now_ms
-        self.client = who.client
-        self.rights = Rights(state, who, now_ms)
-
-
-def _text(body: Body, key: str, most: int, default: str | None = None) -> str:
-    value = body.get(key, default)
-    if not isinstance(value, str) or len(value.encode(errors="replace")) > most:
-        raise Refused(rules.MALFORMED, f"{key} is a text of at most {most} bytes")
-    if any(ord(c) < 32 for c in value):
-        raise Refused(rules.MALFORMED, f"{key} has no control characters")
-    return value
-
-
-def _proposal(
-    rows: Iterable[FamilyRecord],
-    rule: str,
-    detail: str,
-    reply: Mapping[str, Any],
-    *,
-    urgent: bool = False,
-    tells: tuple[tuple[str, bytes], ...] = (),
-) -> Proposal:
-    audit = {"rule": rule, "detail": detail}
-    return Proposal(tuple(rows), audit, _dump(reply).encode(), urgent=urgent, tells=tells)
-
-
-_dump: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 # --- assertions ----------------------------------------------------------------------------------
@@ -268,7 +205,7 @@ def _keep(
     turn: Turn, kept: Assertion, rule: str, what: str, suspended: records.Spans = ()
 ) -> Proposal:
     reply = {"id": kept.id, "assertion": _shown(turn, kept)}
-    return _proposal([records.assertion(kept)], rule, _about(what, kept, suspended), reply)
+    return proposal([records.assertion(kept)], rule, _about(what, kept, suspended), reply)
 
 
 def _assert(turn: Turn, body: Body) -> Answer:
@@ -296,7 +233,7 @@ def _modify(turn: Turn, body: Body) -> Answer:
 
 def _confirm(turn: Turn, body: Body) -> Answer:
     """What a backup has put back counts again, if its author may still say it."""
-    id = _text(body, "id", 130)
+    id = read_text(body, "id", 130)
     if "/" in id:
         return _confirm_type(turn, id)
     made = _own(turn, body)
@@ -309,7 +246,7 @@ def _confirm(turn: Turn, body: Body) -> Answer:
     _room(turn, made)
     row = records.assertion(made, records.closed(suspended, turn.now_ms))
     detail = _about("confirm", made, suspended)
-    return _proposal([row], rule, detail, {"id": id, "assertion": _shown(turn, made)})
+    return proposal([row], rule, detail, {"id": id, "assertion": _shown(turn, made)})
 
 
 def _confirm_type(turn: Turn, id: str) -> Answer:
@@ -321,7 +258,7 @@ def _confirm_type(turn: Turn, id: str) -> Answer:
     if not turn.rights.advertises(kind):
         raise Refused(rules.NO_ADVERTISE, f"this client may not advertise types of {app}")
     row = records.event_type(kind, records.closed(suspended, turn.now_ms))
-    return _proposal([row], rules.BY_AUTHOR, f"confirm {id}", {"id": id, "type": _type(kind)})
+    return proposal([row], rules.BY_AUTHOR, f"confirm {id}", {"id": id, "type": _type(kind)})
 
 
 def _retract(turn: Turn, body: Body) -> Answer:
@@ -329,13 +266,13 @@ def _retract(turn: Turn, body: Body) -> Answer:
     rule = _may_see(turn, before)
     suspended = turn.state.suspension(before.authorizer, records.ASSERTION + before.id)
     detail = _about("retract", before, suspended)
-    return _proposal([records.gone(records.ASSERTION + before.id)], rule, detail, {"id": before.id},
+    return proposal([records.gone(records.ASSERTION + before.id)], rule, detail, {"id": before.id},
                      urgent=True)  # fmt: skip
 
 
 def _own(turn: Turn, body: Body) -> Assertion:
     """The assertion of this id, if the client may change it, and it is not sealmq.toml's."""
-    id = _text(body, "id", 64)
+    id = read_text(body, "id", 64)
     found = turn.state.assertions.get(id)
     if found is None or not _may_see(turn, found):
         raise Refused(rules.NO_SUCH, "no assertion of this id is the client's to change")
@@ -372,8 +309,8 @@ def _shown(turn: Turn, made: Assertion) -> dict[str, Any]:
 
 
 def _list(turn: Turn, body: Body) -> Later:
-    owner, by = _text(body, "owner", 64, ""), _text(body, "by", 64, "")
-    after = _text(body, "after", 64, "")
+    owner, by = read_text(body, "owner", 64, ""), read_text(body, "by", 64, "")
+    after = read_text(body, "after", 64, "")
     state = turn.state
     if owner and owner != EVERYBODY:
         left: Iterator[Assertion] = iter(list(state.index.about(owner)))
@@ -397,133 +334,9 @@ def _list(turn: Turn, body: Body) -> Later:
             _shown(turn, made) | ({"suspended": True} if state.is_suspended(made) else {})
             for made in sorted(found, key=lambda made: made.id)
         ]
-        return _listed("assertions", rows)
+        return listed("assertions", rows)
 
     return Later(go_on)
-
-
-def _listed(name: str, rows: Iterable[Any], more: Mapping[str, Any] = {}) -> Proposal:
-    """As many as fit; `left_out` counts the others."""
-    room = MAX_ANSWER - len(_dump({**more, name: [], "left_out": 10**9}).encode())
-    shown: list[Any] = []
-    left_out = 0
-    for row in rows:
-        if room >= 0:
-            room -= len(_dump(row).encode()) + 1
-        if room < 0:
-            left_out += 1
-        else:
-            shown.append(row)
-    return Proposal(reply=_dump({**more, name: shown, "left_out": left_out}).encode())
-
-
-# --- questions -----------------------------------------------------------------------------------
-
-
-class Event:
-    """The event that a question is about, and whether the client may ask about it."""
-
-    def __init__(self, turn: Turn, body: Body) -> None:
-        word = action_named(_text(body, "action", 32, "RECEIVE"))
-        if word is None:
-            raise Refused(rules.MALFORMED, near(str(body.get("action")), MASKS))
-        self.action = MASKS[word]
-        topic = _text(body, "topic", 1024)
-        try:
-            check_topic(topic)
-        except (SealError, UnicodeEncodeError) as error:
-            raise Refused(rules.MALFORMED, str(error)) from None
-        path = topic.split("/")
-        kind = turn.state.types.of(path)
-        values = None if kind is None else kind.values(path)
-        if kind is None or values is None:
-            raise Refused(rules.NO_SUCH, "the topic is of no event type")
-        try:
-            raw = _dump(body.get("attributes", {})).encode()
-            sealed = events.read_attributes(raw, kind.attributes)
-        except BadAttributes as error:
-            raise Refused(rules.MALFORMED, str(error)) from None
-        self.sender = _text(body, "sender", 64, "")
-        self.kind, self.values = kind, {**values, **sealed}
-        self.owner = kind.owner_of(values, sealed, self.sender)
-        if not self.owner:
-            raise Refused(rules.NO_SUCH, "nobody could be the event's owner; name the sender")
-        self.topic = topic
-
-    def facts(self, turn: Turn, client: str) -> EventFacts:
-        return turn.rights.facts(self.kind, self.owner, self.values, client, self.sender,
-                                 self.topic)  # fmt: skip
-
-    def told(self, turn: Turn, client: str) -> EventFacts:
-        """As `facts`, for an answer: whoever writes a condition and asks what it comes to must not
-        learn by it where others are."""
-        facts = self.facts(turn, client)
-        facts.told = "" if turn.state.tells_all else turn.client
-        return facts
-
-    def plan(self, turn: Turn) -> Plan:
-        return turn.state.plans.of(self.kind, self.owner)
-
-
-def _asks_about(turn: Turn, event: Event, client: str) -> None:
-    """Refused, unless it is the client itself, the owner, or who may change the policy there."""
-    if turn.client in (client, event.owner):
-        return
-    facts = event.facts(turn, turn.client)
-    if not event.plan(turn).holds(turn.client, CHANGE_POLICY, facts.judge):
-        raise Refused(rules.NO_QUESTION, "it is not this client's event, nor may it change who may")
-
-
-def _who_can(turn: Turn, body: Body) -> Later:
-    event = Event(turn, body)
-    _asks_about(turn, event, event.owner)
-    index = turn.state.index
-    named = {*index.licensees(event.owner), *index.licensees(EVERYBODY), event.owner}
-    everybody = EVERYBODY in named
-    if everybody:
-        named |= turn.state.settings.clients
-    left = iter(sorted(filter(is_principal, named)))
-    found: list[str] = []
-    veiled = False
-
-    def go_on() -> Answer | None:
-        nonlocal veiled
-        some = list(islice(left, ASKED))
-        for name in some:
-            facts = event.told(turn, name)
-            if not event.plan(turn).holds(name, event.action, facts.judge):
-                veiled |= facts.veiled
-            else:
-                found.append(name)
-        if len(some) == ASKED:
-            return None
-        more = {"action": NAMES[event.action], "owner": event.owner}
-        return _listed("who", found, more | ({"veiled": True} if veiled else {}))
-
-    return Later(go_on)
-
-
-def _explain(turn: Turn, body: Body) -> Answer:
-    event = Event(turn, body)
-    client = _text(body, "client", 64, turn.client)
-    _asks_about(turn, event, client)
-    facts = event.told(turn, client)
-    plan = event.plan(turn)
-    held = plan.holds(client, event.action, facts.judge)
-    more = {
-        "allow": held,
-        "action": NAMES[event.action],
-        "client": client,
-        "owner": event.owner,
-        "type": event.kind.name,
-    }
-    if facts.veiled and not held:
-        more["veiled"] = True
-    chain: list[tuple[tuple[str, int], Assertion]] = []
-    # To whom it is not theirs, how others have come to allow it is nobody's business.
-    if turn.client == event.owner or turn.client != client:
-        chain = plan.full_chain(client, event.action, facts.judge)
-    return _listed("chain", [explain.link(*one) for one in chain], more)
 
 
 # --- event types ---------------------------------------------------------------------------------
@@ -543,9 +356,9 @@ _TYPE_KEYS = (
 
 def _advertise(turn: Turn, body: Body) -> Answer:
     state = turn.state
-    name = _text(body, "type", 64)
+    name = read_text(body, "type", 64)
     row = {key: value for key, value in body.items() if key != "type"}
-    app = _text(row, "app", 64)
+    app = read_text(row, "app", 64)
     before = state.advertised.get((app, name))
     # What is suspended is nobody else's meanwhile.
     known = state.advertised | state.types.by_key
@@ -566,16 +379,16 @@ def _advertise(turn: Turn, body: Body) -> Answer:
         # What it holds of its topics goes on being its own.
         made = replace(made, at_ms=before.at_ms)
     detail = f"advertise {app}/{name} topic={made.topic} owner={made.owner} control={made.control}"
-    return _proposal([records.event_type(made)], rules.BY_RIGHT, detail, {"type": _type(made)})
+    return proposal([records.event_type(made)], rules.BY_RIGHT, detail, {"type": _type(made)})
 
 
 def _withdraw(turn: Turn, body: Body) -> Answer:
-    key = _text(body, "app", 64), _text(body, "type", 64)
+    key = read_text(body, "app", 64), read_text(body, "type", 64)
     before = turn.state.advertised.get(key)
     if before is None or turn.client not in (before.by, before.admin):
         raise Refused(rules.NO_SUCH, "no type of this name is the client's to withdraw")
     name = "/".join(key)
-    return _proposal(
+    return proposal(
         [records.gone(records.TYPE + name)],
         rules.BY_AUTHOR,
         f"withdraw {name}",
@@ -592,7 +405,7 @@ def _types(turn: Turn, body: Body) -> Answer:
         if kind.by == turn.client and state.suspension(kind.by, records.TYPE + "/".join(key))
     }
     found = mine | {key: _type(kind) for key, kind in state.types.by_key.items()}
-    return _listed("types", [found[key] for key in sorted(found)])
+    return listed("types", [found[key] for key in sorted(found)])
 
 
 def _type(kind: EventType) -> dict[str, Any]:
@@ -603,7 +416,7 @@ def _type(kind: EventType) -> dict[str, Any]:
 
 
 def _sign(turn: Turn, body: Body) -> Answer:
-    address = _text(body, "address", MOST_ADDRESS)
+    address = read_text(body, "address", MOST_ADDRESS)
     withdraw = body.get("withdraw", False)
     if type(withdraw) is not bool or not address:
         raise Refused(rules.MALFORMED, "address is where the contract lies, withdraw true or false")
@@ -612,12 +425,12 @@ def _sign(turn: Turn, body: Body) -> Answer:
     else:
         row, what = records.consent(turn.client, address, turn.now_ms), "sign"
     reply = {"address": address, "signed": not withdraw}
-    return _proposal([row], rules.BY_ITSELF, f"{what} {address}", reply, urgent=withdraw)
+    return proposal([row], rules.BY_ITSELF, f"{what} {address}", reply, urgent=withdraw)
 
 
 def _contracts(turn: Turn, body: Body) -> Answer:
     """Which contracts are asked for where the client is licensed, and those that it has signed."""
-    owner = _text(body, "owner", 64, "")
+    owner = read_text(body, "owner", 64, "")
     state, client = turn.state, turn.client
     owners = [owner] if owner else sorted(state.settings.clients)[:SLICE]
     found: dict[str, None] = {}
@@ -627,14 +440,14 @@ def _contracts(turn: Turn, body: Body) -> Answer:
     if not owner:
         found |= dict.fromkeys(address for address, _ in state.consents.get(client, {}).values())
     rows = [{"address": text, "signed": state.signed(client, text)} for text in sorted(found)]
-    return _listed("contracts", rows)
+    return listed("contracts", rows)
 
 
 def _key(turn: Turn, body: Body) -> Answer:
     state, client = turn.state, turn.client
     try:
-        new = bytes.fromhex(_text(body, "public", 64))
-        signature = bytes.fromhex(_text(body, "signature", 128, ""))
+        new = bytes.fromhex(read_text(body, "public", 64))
+        signature = bytes.fromhex(read_text(body, "signature", 128, ""))
     except ValueError:
         raise Refused(rules.MALFORMED, "public and signature are hex") from None
     if new and len(new) != signing.KEY_BYTES:
@@ -649,7 +462,7 @@ def _key(turn: Turn, body: Body) -> Answer:
         row = records.gone(records.KEY + client)
     else:
         row = records.public_key(client, new, turn.now_ms)
-    return _proposal([row], rules.BY_ITSELF, f"key {new.hex() or 'none'}", {"public": new.hex()})
+    return proposal([row], rules.BY_ITSELF, f"key {new.hex() or 'none'}", {"public": new.hex()})
 
 
 def _appoint(turn: Turn, body: Body) -> Answer:
@@ -660,116 +473,7 @@ def _appoint(turn: Turn, body: Body) -> Answer:
         row = records.mediator(turn.client, number, turn.now_ms)
     else:
         row = records.gone(records.MEDIATOR + turn.client)
-    return _proposal([row], rules.BY_ITSELF, f"appoint {number}", {"mediator": number})
-
-
-# --- emergencies ---------------------------------------------------------------------------------
-
-
-def _break_glass(turn: Turn, body: Body) -> Answer:
-    owner, reason = _text(body, "owner", 64), _text(body, "reason", MOST_REASON).strip()
-    minutes = body.get("minutes")
-    if not reason:
-        raise Refused(rules.MALFORMED, "an emergency has a reason, which the owner is told")
-    if type(minutes) is not int or not 0 < minutes <= MOST_MINUTES:
-        raise Refused(rules.MALFORMED, f"minutes is a number from 1 to {MOST_MINUTES}")
-    if not is_principal(owner) or not turn.rights.in_emergency(owner):
-        raise Refused(rules.NO_EMERGENCY, f"{owner} has granted this client no emergency access")
-    one = Glass(owner, turn.client, turn.now_ms, turn.now_ms + minutes * 60_000, reason)
-    told = _dump({"broken": _glass(one)}).encode()
-    detail = f"break-glass owner={owner} minutes={minutes} reason={reason}"
-    return _proposal(
-        [records.glass(one)],
-        rules.BY_RIGHT,
-        detail,
-        {"owner": owner, "until_ms": one.until_ms},
-        tells=((owner, told),),
-    )
-
-
-def _close_glass(turn: Turn, body: Body) -> Answer:
-    """By who has broken it, or by the owner."""
-    owner = _text(body, "owner", 64, turn.client)
-    client = _text(body, "client", 64, turn.client)
-    if turn.client not in (owner, client):
-        raise Refused(rules.NO_SUCH, "it is neither this client's nor its events'")
-    held = turn.state.glass.get((owner, client), {}).values()
-    rows = [
-        records.glass(one._replace(until_ms=turn.now_ms))
-        for one in held
-        if one.until_ms > turn.now_ms
-    ]
-    if not rows:
-        raise Refused(rules.NO_SUCH, "nothing is open there")
-    told = _dump({"closed": {"owner": owner, "client": client, "at_ms": turn.now_ms}}).encode()
-    return _proposal(
-        rows,
-        rules.BY_OWNER if turn.client == owner else rules.BY_ITSELF,
-        f"close-glass owner={owner} client={client}",
-        {"owner": owner, "client": client},
-        urgent=True,
-        tells=((owner, told),),
-    )
-
-
-def _openings(turn: Turn, body: Body) -> Answer:
-    """Of the client's own events, or its own of others'."""
-    found = [
-        one
-        for key, held in turn.state.glass.items()
-        if turn.client in key
-        for one in held.values()
-        if turn.state.bearers.bears(turn.client, one.at_ms)
-    ]
-    return _listed("openings", [_glass(one) for one in sorted(found, key=lambda one: one.at_ms)])
-
-
-def _seen(turn: Turn, body: Body) -> Answer:
-    """The owner has seen who has opened his events; what is over need not be kept."""
-    rows = []
-    for (owner, _), held in turn.state.glass.items():
-        for one in held.values() if owner == turn.client else ():
-            if one.until_ms <= turn.now_ms:
-                rows.append(records.gone(records.glass_key(one)))
-            elif not one.seen:
-                rows.append(records.glass(one._replace(seen=True)))
-    return _proposal(rows, rules.BY_OWNER, "seen", {"seen": len(rows)}, urgent=True)
-
-
-def unseen(state: State, owner: str) -> bytes:
-    """What an owner has not said that he has seen, and how many of its rows a backup has put back
-    that it has not confirmed; b"": nothing."""
-    found = [
-        _glass(one)
-        for (whose, _), held in state.glass.items()
-        if whose == owner
-        for one in held.values()
-        if not one.seen and state.bearers.bears(owner, one.at_ms)
-    ]
-    waits = len(state.suspended.get(owner, ()))
-    if not found and not waits:
-        return b""
-    newest = sorted(found, key=lambda one: -int(one["at_ms"]))
-    told: dict[str, Any] = {"unseen": len(found), "openings": newest}
-    if waits:
-        told["unconfirmed"] = waits
-    while len(text := _dump(told).encode()) > MOST_NEWS and newest:
-        newest.pop()
-    return text
-
-
-MOST_NEWS = 1024
-
-
-def _glass(one: Glass) -> dict[str, Any]:
-    return {
-        "owner": one.owner,
-        "client": one.client,
-        "at_ms": one.at_ms,
-        "until_ms": one.until_ms,
-        "reason": one.reason,
-        "seen": one.seen,
-    }
+    return proposal([row], rules.BY_ITSELF, f"appoint {number}", {"mediator": number})
 
 
 _ASSERT_KEYS = (
@@ -783,15 +487,14 @@ _ASSERT_KEYS = (
     "keynote",
     "signature",
 )
-_EVENT_KEYS = ("action", "topic", "attributes", "sender")
 COMMANDS: Mapping[str, tuple[Callable[[Turn, Body], Answer | Later], tuple[str, ...]]] = {
     "assert": (_assert, _ASSERT_KEYS),
     "modify": (_modify, ("id", *_ASSERT_KEYS)),
     "retract": (_retract, ("id",)),
     "confirm": (_confirm, ("id",)),
     "list": (_list, ("owner", "by", "after")),
-    "who-can": (_who_can, _EVENT_KEYS),
-    "explain": (_explain, (*_EVENT_KEYS, "client")),
+    "who-can": (questions.who_can, questions.KEYS),
+    "explain": (questions.explained, (*questions.KEYS, "client")),
     "advertise": (_advertise, ("type", *_TYPE_KEYS)),
     "withdraw": (_withdraw, ("app", "type")),
     "types": (_types, ()),
@@ -799,8 +502,8 @@ COMMANDS: Mapping[str, tuple[Callable[[Turn, Body], Answer | Later], tuple[str, 
     "contracts": (_contracts, ("owner",)),
     "key": (_key, ("public", "signature")),
     "appoint": (_appoint, ("mediator",)),
-    "break-glass": (_break_glass, ("owner", "reason", "minutes")),
-    "close-glass": (_close_glass, ("owner", "client")),
-    "openings": (_openings, ()),
-    "seen": (_seen, ()),
+    "break-glass": (emergencies.break_glass, ("owner", "reason", "minutes")),
+    "close-glass": (emergencies.close_glass, ("owner", "client")),
+    "openings": (emergencies.openings, ()),
+    "seen": (emergencies.seen, ()),
 }

@@ -42,7 +42,7 @@ from ..api import (
 )
 from ..attributes import Attribute
 from ..shared import GROUP, NO_FILTER, PUBLIC, asked_filter, is_mounted, mounts
-from . import commands, events, explain, rules, where
+from . import commands, emergencies, events, explain, rules, where
 from .actions import AUTHENTICATE, EMERGENCY, PUBLISH, RECEIVE, SUBSCRIBE
 from .chains import ALL, Maybe, Plan, TooMuch
 from .events import SENDER, BadAttributes, EventType
@@ -531,7 +531,7 @@ class Owners(Family):
 
     def greet(self, who: Who) -> bytes:
         """What the client has not been told: who has opened its events in an emergency."""
-        return commands.unseen(self.state, who.client)
+        return emergencies.unseen(self.state, who.client)
 
     def explain(self, ask: Ask, verdict: Verdict) -> Sequence[str]:
         return explain.lines(self.state, ask, verdict)

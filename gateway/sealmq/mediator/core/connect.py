@@ -83,7 +83,8 @@ def identify(s: Entrant, packet: Connect) -> Claim | None:
         claim = claim_of(packet)
         if claim.quarantine:
             return claim
-        client, link = verify(packet, claim, s.site.ring, s.site.number, s.site.boots)
+        last = s.site.newest.get(claim.client)
+        client, link = verify(packet, claim, s.site.ring, s.site.number, s.site.boots, last)
     except SealError as error:
         _refuse(s, packet, error, rule_of("connect", error))
         return None
@@ -91,7 +92,7 @@ def identify(s: Entrant, packet: Connect) -> Claim | None:
     s.low, s.token_low = claim.low, claim.token_low
     s.client_id, s.keepalive_s, s.clean = packet.client_id, packet.keepalive, packet.clean_session
     s.receive_max = packet.wishes.receive_max
-    if is_behind(claim, s.site.newest.get(client.number)):
+    if is_behind(claim, last):
         _behind(s, packet, claim)
         return None
     return claim
@@ -176,6 +177,7 @@ def _check_up(site: Site) -> None:
 def _commit(s: Entrant, claim: Claim) -> Any:
     site = s.site
     _check_up(site)
+    last = site.newest.get(claim.client)
     mark = SessionMark(claim.client, claim.gen, claim.boot, claim.salt, claim.conn)
     held = (yield Commit(0, (mark,)))[0]
     if isinstance(held.record, SessionMark):
@@ -188,7 +190,8 @@ def _commit(s: Entrant, claim: Claim) -> Any:
     if claim.gen in s.client.pending:
         site.ring.confirm(claim.client, claim.gen)
         yield Confirmed(0, claim.client, claim.gen)
-        s.audit("provisioned", client=s.client.name, gen=claim.gen)
+        if last is None or last.gen < claim.gen:
+            s.audit("provisioned", client=s.client.name, gen=claim.gen)
     return True
 
 

@@ -1,4 +1,4 @@
-"""From the broker to one reader (GATEWAY.md G2): fan-out, and a reader's outbox.
+"""To one reader (GATEWAY.md G2): its outbox.
 
 An outbox holds, in order, messages that wait for the reader's socket, its window of unacknowledged
 messages, a new epoch's keys or a snapshot. A message is judged and sealed when it is written, not
@@ -25,26 +25,17 @@ from sealmq.families.engine import Decision
 from sealmq.kinds import GATEWAY
 from sealmq.mqtt import Pubacks, Pubcomp, Publish, Pubrec, Pubrel, build
 from sealmq_spec.const import CLEAR, LIVE, QUEUED, WINDOW_S
-from sealmq_spec.errors import NoKey, SealError, Unavailable
+from sealmq_spec.errors import NoKey, SealError
 from sealmq_spec.topics import matches
 
 from .announcements import Announcements
-from .effects import (
-    LOST,
-    Answer,
-    PauseLink,
-    Snapshot,
-    SnapshotDrop,
-    SnapshotMore,
-    Some,
-    Yield,
-)
+from .effects import LOST, Answer, PauseLink, Yield
+from .fan_out import Outboxes
+from .fetches import Fetch, Fetches
 from .keyring import Keyring
-from .limits import HOLD_S, Room
+from .limits import HOLD_S
 from .message import Message
-from .refusals import SUBSCRIBE
 from .session_api import SessionApi
-from .site import Site
 from .table import WAITS, Copies, SubscriptionTable
 from .tasks import Task
 from .wrap import Inside, for_one, is_over
@@ -94,48 +85,6 @@ def _no_identifiers(topic: str) -> Sequence[int]:
     return ()
 
 
-class Outboxes:
-    """What those of one worker share. `table`: who reads what of the live link; `copies`: what that
-    brought; `held`: bytes that wait in all of them; `room`: how many may.
-    """
-
-    __slots__ = ("copies", "held", "room", "table")
-
-    def __init__(self) -> None:
-        self.table: SubscriptionTable[Delivery] = SubscriptionTable()
-        self.copies = Copies()
-        self.held = 0
-        self.room = Room()
-
-
-def fan_out(site: Site, outboxes: Outboxes, packet: Publish) -> None:
-    """One PUBLISH of the live link, into the outbox of each reader that the table names."""
-    if packet.retain or not packet.payload:
-        # Copies for a new subscription, which fetches its own; and a cleared retained message.
-        return
-    readers = outboxes.table.match(packet.topic)
-    if not readers:
-        return
-    try:
-        message = Message(site, packet)
-    except SealError as error:
-        rule = "mediator.deliver." + type(error).__name__.lower()
-        for reader in readers:
-            site.counts.count_denied(reader.name, packet.topic, rule)
-        return
-    if not message.record and outboxes.copies.again((packet.topic, packet.payload)):
-        return
-    failed: list[Exception] = []
-    for reader, value in readers.items():
-        try:
-            reader.deliver(message, value)
-        except Exception as error:  # a fault with one reader is not the others'
-            failed.append(error)
-            reader.failed()
-    if failed:
-        raise failed[0]
-
-
 class _Item(NamedTuple):
     """What waits. `own`: its packet id on the own link; 0: none. `size`: what counts for the
     bounds; `waits`: for a snapshot.
@@ -147,19 +96,6 @@ class _Item(NamedTuple):
     by_own: bool
     waits: bool
     size: int
-
-
-class _Fetch:
-    """A snapshot. `opens`: its filter has waited for it in the table. `ms`: when it was asked for.
-    `token`: there is more of it. `over`: nobody wants it any more.
-    """
-
-    __slots__ = ("asked", "filter", "ms", "opens", "over", "qos", "token")
-
-    def __init__(self, filter: str, qos: int, opens: bool, ms: int) -> None:
-        self.filter, self.qos, self.opens, self.ms = filter, qos, opens, ms
-        self.token: int | None = None
-        self.asked = self.over = False
 
 
 class Delivery:
@@ -198,9 +134,8 @@ class Delivery:
         self._told = bytearray(_IDS // 8) if session.doubtful else None
         self._forgetting: set[int] = set()
         self._newest_id = 0
-        # Snapshots to fetch, one at a time; and what they brought that may come live as well.
-        self._fetches: deque[_Fetch] = deque()
-        self._fetching = False
+        # Snapshots; and what they brought that may come live as well.
+        self.fetches = Fetches(session, self)
         self._brought = Copies(_BROUGHT, self._room.loose // 2)
         self._brought_s = 0.0
         self.holds = False
@@ -422,7 +357,8 @@ class Delivery:
         return self._outboxes.table.match(item.message.topic).get(self, 0) & WAITS > 0
 
     def _look_at_room(self) -> None:
-        self._fetch_on()
+        if not self._snapshot:
+            self.fetches.go_on()
         self._busy = bool(
             self._queue
             or self._snapshot
@@ -655,73 +591,22 @@ class Delivery:
                 self._withhold(item.qos, item.own)
         self._pump()
 
-    def fetch(self, filter: str, qos: int, opens: bool) -> None:
-        """What is retained for a filter on the live link, granted with this QoS. opens: until it is
-        there its messages wait.
-        """
-        self._fetches.append(_Fetch(filter, qos, opens, self._site.now_ms))
-        self._fetch_on()
+    @property
+    def takes_more(self) -> bool:
+        """Whether all of the snapshots that came before has been sent."""
+        return not self._snapshot
 
-    def fetch_no_more(self, filter: str) -> None:
-        """The filter has gone."""
-        for fetch in [one for one in self._fetches if one.filter == filter]:
-            fetch.over = True
-            if fetch.token is not None and not fetch.asked:
-                self._session.emit(SnapshotDrop(fetch.token))
-                fetch.token = None
-            if not fetch.asked:
-                self._fetches.remove(fetch)
-
-    # The next chunk is fetched when the client has taken the one before.
-    def _fetch_on(self) -> None:
-        if self._fetches and not self._fetching and not self._snapshot and not self._closed:
-            self._fetching = True
-            self._session.beside(self._fetch())
-
-    def _fetch(self) -> Task:
-        while self._fetches and not self._snapshot:
-            fetch = self._fetches[0]
-            fetch.asked = True
-            token, fetch.token = fetch.token, None
-            some = Some((), None)
-            try:
-                some = yield (
-                    Snapshot(0, fetch.filter) if token is None else SnapshotMore(0, token)
-                )
-            except Exception as error:
-                self._no_snapshot(fetch, error)
-            fetch.asked, fetch.token = False, some.token
-            if self._closed:
-                return
-            if fetch.over:
-                self._fetches.popleft()
-                if some.token is not None:
-                    self._session.emit(SnapshotDrop(some.token))
-                continue
-            self._came(fetch, some.messages)
-            if some.token is None:
-                self._fetches.popleft()
-                if fetch.opens:
-                    self._open(fetch)
-            self._pump()
-        self._fetching = False
-        self._fetch_on()
-
-    def _open(self, fetch: _Fetch) -> None:
+    def came(self, fetch: Fetch, copies: Iterable[Publish], opens: bool) -> None:
+        """Some of a snapshot. opens: it was the last, and messages of its filter have waited."""
+        self._merge(fetch, copies)
         table = self._outboxes.table
-        value = table.value(self, fetch.filter)
-        if value >= 0 and not any(f.opens and f.filter == fetch.filter for f in self._fetches):
+        if opens and (value := table.value(self, fetch.filter)) >= 0:
             table.enter(self, fetch.filter, value & 3)
-
-    def _no_snapshot(self, fetch: _Fetch, error: Exception) -> None:
-        if not fetch.over:
-            words = Unavailable(f"what is retained for a filter cannot be fetched: {error}")
-            rule = "mediator.snapshot.unavailable"
-            self._session.refuse(SUBSCRIBE, words, rule, topic=fetch.filter)
+        self._pump()
 
     # A copy that waits as a live message is that; one that is newer than those that wait for its
     # topic goes after them; others go before.
-    def _came(self, fetch: _Fetch, copies: Iterable[Publish]) -> None:
+    def _merge(self, fetch: Fetch, copies: Iterable[Publish]) -> None:
         keys = set()
         newest: dict[str, tuple[int, bytes]] = {}
         for item in self._queue:
@@ -781,7 +666,7 @@ class Delivery:
     def tick(self) -> None:
         """About once a second."""
         site = self._site
-        if len(self._brought) and not self._fetches and site.mono_s - self._brought_s > _SNAPSHOT_S:
+        if len(self._brought) and self.fetches.idle and site.mono_s - self._brought_s > _SNAPSHOT_S:
             self._brought.clear()
             self._look_at_room()
         if not self.holds or site.mono_s < self._until:
@@ -800,9 +685,7 @@ class Delivery:
         self._outboxes.table.drop(self)
         self._outboxes.held -= self._loose + self._live + self._own
         self._loose = self._live = self._own = 0
-        for fetch in self._fetches:
-            if fetch.token is not None:
-                self._session.emit(SnapshotDrop(fetch.token))
-        for waits in (self._queue, self._snapshot, self._fetches):
+        self.fetches.close()
+        for waits in (self._queue, self._snapshot):
             waits.clear()
         self._brought.clear()

@@ -100,9 +100,12 @@ class Client:
         """
         return gen > self.ended
 
-    def ended_before(self, gen: int) -> bool:
-        """Whether there was such a generation and no proof under it is taken any more. Nobody can
-        verify one: its link root is gone."""
+    def ended_before(self, gen: int, proved: int) -> bool:
+        """Whether there was such a generation and no proof under it is taken any more. proved: the
+        newest of which one was taken; the key generator may not have heard of that yet, or these
+        slots may be from before it did."""
+        if gen < proved and proved in self.links:
+            return True
         return gen <= self.ended or gen < min(self.links, default=0)
 
 
@@ -212,12 +215,10 @@ class Keyring:
             self.clients[number] = replace(client, **_slots(links))
 
     def confirm(self, number: int, gen: int) -> None:
-        """A client has proved that it holds `gen`: older generations end."""
+        """The key generator is told that a client holds `gen`: once, if the next snapshot says so.
+        Which generations have ended does not depend on it (Client.ended_before)."""
         client = self.clients[number]
-        links = {g: km for g, km in client.links.items() if g >= gen}
-        self.clients[number] = replace(
-            client, links=links, pending=frozenset(g for g in client.pending if g > gen)
-        )
+        self.clients[number] = replace(client, pending=client.pending - {gen})
 
     def lacks(self, client: Client, epoch: int) -> int:
         """The current epoch of the client's label if `epoch` is older; else 0."""

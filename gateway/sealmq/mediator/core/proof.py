@@ -60,8 +60,22 @@ def claim_of(packet: Connect | Connect5) -> Claim:
     return claim
 
 
+class Newest(NamedTuple):
+    """What the store remembers of a client's newest CONNECT."""
+
+    gen: int
+    boot: int
+    salt: bytes
+    conn: int
+
+
 def verify(
-    packet: Connect, claim: Claim, ring: Keyring, mediator: int, links: BootSessions
+    packet: Connect,
+    claim: Claim,
+    ring: Keyring,
+    mediator: int,
+    links: BootSessions,
+    last: Newest | None,
 ) -> tuple[Client, BootSession]:
     """The client and its boot session when the proof verifies;
     raises SealError otherwise. Changes nothing.
@@ -73,28 +87,19 @@ def verify(
         raise Denied(f"client {client.name} is disabled")
     if claim.suite != client.suite:
         raise Unsupported(f"suite {claim.suite}, the link's is {client.suite}")
+    if client.ended_before(claim.gen, last.gen if last is not None else 0):
+        raise DeniedByRule(
+            f"generation {claim.gen} of {client.name} has ended: its keys are of before a "
+            "`client rotate`, disable or newer keys, or it is forged",
+            "mediator.connect.ended",
+        )
     if claim.gen not in client.links:
-        if client.ended_before(claim.gen):
-            raise DeniedByRule(
-                f"generation {claim.gen} of {client.name} has ended: its keys are of before a "
-                "`client rotate`, disable or newer keys, or it is forged",
-                "mediator.connect.ended",
-            )
         raise Unauthentic(f"provisioning generation {claim.gen} of {client.name} is not valid")
     link = links.find(claim.client, claim.gen, claim.boot, claim.salt)
     if link is None:
         link = BootSession(ring.site, mediator, client, claim.gen, claim.boot, claim.salt)
     link.check_connect(claim.conn, packet.raw, claim.tag)
     return client, link
-
-
-class Newest(NamedTuple):
-    """What the store remembers of a client's newest CONNECT."""
-
-    gen: int
-    boot: int
-    salt: bytes
-    conn: int
 
 
 def is_behind(claim: Claim, last: Newest | None) -> bool:

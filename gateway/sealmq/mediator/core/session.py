@@ -38,8 +38,9 @@ from sealmq_spec.news import news
 from .boots import BootSession, Sent
 from .connect import enter, identify
 from .control import Control
-from .delivery import Delivery, Outboxes
+from .delivery import Delivery
 from .effects import SURE, Audit, Deadline, Effect, End, Entered, PauseLink, Vouched, Will
+from .fan_out import Outboxes
 from .inbound import Inbound, answer, not_taken
 from .keyring import Client, Keyring
 from .limits import OPENING_S, QUARANTINE_BYTES, QUARANTINE_S, QUEUE, QUEUE_BYTES

@@ -432,7 +432,7 @@ class Subscriptions:
         value = live.value(delivery, filter)
         if wanted == NONE:
             live.leave(delivery, filter)
-            delivery.fetch_no_more(filter)
+            delivery.fetches.drop(filter)
         else:
             still = value > 3 if value >= 0 else waits and self._site.broker.retained
             live.enter(delivery, filter, wanted, still)
@@ -440,7 +440,7 @@ class Subscriptions:
     def _fetch(self, target: BrokerFilter) -> None:
         value = self._table.value(self._delivery, target.filter)
         if value >= 0 and self._site.broker.retained:
-            self._delivery.fetch(target.filter, value & 3, opens=value > 3)
+            self._delivery.fetches.add(target.filter, value & 3, opens=value > 3)
 
     # Forgets it when the client holds nothing of it, and the broker has it no longer.
     def _tidy(self, target: BrokerFilter) -> None:

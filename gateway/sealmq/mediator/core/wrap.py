@@ -206,7 +206,9 @@ def _judge_passed(
     suite, kind, untimed, epoch, sender, boot, _, _, t_pub, life = get_m1(body, start, end)
     label = ring.labels.get(client.label)
     if label is None or not label.site:
-        raise NoKey("the peer's keys have not come yet")
+        if label is not None and label.mount:
+            raise WrongEpoch(f"the keys of {label.name} have not come")
+        raise NoKey(f"label {client.label} is no peer's")
     if suite != label.suite:
         raise Unsupported(f"m1 of suite {suite}, the label's is {label.suite}")
     if not sender or not boot:

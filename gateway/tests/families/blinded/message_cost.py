@@ -26,7 +26,7 @@ from sealmq.families.api import (
 )
 from sealmq.families.blinded import coded, kg_part
 from sealmq.families.blinded.family import Blinded
-from sealmq.mediator.core.delivery import fan_out
+from sealmq.mediator.core.fan_out import fan_out
 from sealmq.mediator.core.wrap import for_holders, look_m3, open_m3
 from sealmq.mqtt import Publish
 from sealmq_spec.const import LIVE

@@ -11,7 +11,7 @@ from mediator_world import sealed
 from reader_scene import PANEL, SENSOR, Client, Scene
 from sealmq.families.records import TopicLabel
 from sealmq.families.registry import load
-from sealmq.mediator.core.delivery import fan_out
+from sealmq.mediator.core.fan_out import fan_out
 from sealmq.mqtt import Publish
 
 TOPIC = "t/sensor"

@@ -170,9 +170,15 @@ def test_what_a_bridge_brings_is_judged(
 
 
 def test_before_the_keys_have_come_nothing_is_taken() -> None:
+    """A bridge is told that they may still come; of a label that is no peer's none will."""
     world = Joined()
     world.origin = None
-    world.ring = Keyring(world.site, 9, world.snapshot())
+    rows = world.snapshot()
+    world.ring = Keyring(world.site, 9, rows)
+    with pytest.raises(WrongEpoch, match="the keys of heat@north have not come"):
+        taken(world, world.m1())
+    rows["labels"][0]["name"] = "heat"
+    world.ring = Keyring(world.site, 9, rows)
     with pytest.raises(NoKey):
         taken(world, world.m1())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from sealmq.mediator.core.effects import (
 )
 from sealmq.mediator.core.effects import Will as WillEffect
 from sealmq.mediator.core.keyring import Keyring
+from sealmq.mediator.core.proof import Newest
 from sealmq.mqtt import Connack, Publish, Will
 from sealmq.store.errors import StoreUnavailable
 from sealmq.store.records import SessionMark, WillRecord
@@ -287,6 +289,51 @@ def test_the_first_proof_of_a_pending_generation_ends_the_older_ones() -> None:
     assert shell.audits("provisioned")[0]["gen"] == 1
     Peer(shell, PANEL).connect()
     assert not shell.asked, "it was not pending"
+
+
+def test_slots_of_before_the_key_generator_heard_of_a_proof_bring_no_generation_back() -> None:
+    """A snapshot that was asked for before, or an answer to a request of then."""
+    world = World()
+    shell = Shell(world=world)
+    older = Peer(shell, SENSOR)
+    newer = copy(world.identities[SENSOR])
+    newer.gen, newer.km = 2, bytes(32)
+    world.identities[SENSOR] = newer
+    before = world.snapshot()
+    links = before["clients"][0]["links"] = [
+        {"gen": 1, "km": older.client.ident.km.hex(), "pending": False},
+        {"gen": 2, "km": newer.km.hex(), "pending": True},
+    ]
+    shell.site.ring = Keyring(world.site, 9, before)
+    assert older.connect().got == [Connack(False, 0)]
+    peer = Peer(shell, SENSOR)
+    assert peer.connect().got == [Connack(False, 0)]
+    for _ in range(3):
+        older.begin()
+        assert older.connect().got[-1] == NOT_AUTHORISED
+        assert shell.audits("connect-refused")[-1]["rule"] == "mediator.connect.ended"
+        if shell.site.ring.clients[SENSOR].pending:
+            shell.site.ring.set_links(SENSOR, links)
+        else:
+            shell.site.ring = Keyring(world.site, 9, before)
+    # The key generator is told again, as it may not have been; the log has it once.
+    shell.later = {Confirmed}
+    peer.begin()
+    peer.connect()
+    (asked,) = shell.asked
+    assert (asked.effect.client, asked.effect.gen) == (SENSOR, 2)
+    shell.answer()
+    assert peer.take() == [Connack(False, 0)]
+    assert len(shell.audits("provisioned")) == 1
+
+
+def test_a_key_generator_that_was_put_back_does_not_know_what_was_proved() -> None:
+    """Its clients are behind, and provision until they are not."""
+    shell = Shell()
+    shell.site.newest[SENSOR] = Newest(5, 1, bytes(8), 1)
+    peer = Peer(shell, SENSOR).connect()
+    assert peer.told == [(OP_WELCOME, BEHIND)]
+    assert shell.audits("connect-refused")[0]["rule"] == "mediator.connect.behind"
 
 
 def test_the_key_generator_s_time_is_in_the_welcome_of_whoever_asks_for_it() -> None:

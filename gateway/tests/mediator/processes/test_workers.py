@@ -22,7 +22,7 @@ from sealmq.mediator.journal_file import folder_of, gather, gathered, pack, read
 from sealmq.mediator.owner import Owner
 from sealmq.mediator.pool import Pool
 from sealmq.mqtt import build
-from sealmq.site.config import load
+from sealmq.site.config import load, loads
 from sealmq.site.layout import Layout, prepare
 from sealmq.site.model import Attribute
 from sealmq.store import COUNTING, Store
@@ -61,9 +61,13 @@ class Kg:
 
     lost = False
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
         self.told: list[tuple[int, str]] = []
         self.changed = asyncio.Event()
+        self.text = text
+
+    async def in_force(self, known: str) -> str | None:
+        return None if known == loads(self.text).digest else self.text
 
     async def took(self, kseq: int, policy: str) -> None:
         self.told.append((kseq, policy))
@@ -87,7 +91,7 @@ class Scene:
         self.layout = layout
         self.store = Store.open(layout.mediator_db)
         self.keys = Keys()
-        self.audit, self.kg = Heard(), Kg()
+        self.audit, self.kg = Heard(), Kg(config.text)
         self.owner = Owner(layout, config, self.store, self.keys, self.audit)  # type: ignore[arg-type]
         insts = [10 + n for n in range(count)]
         self.pool = Pool(
@@ -506,13 +510,13 @@ def test_new_keys_and_policy_are_confirmed_when_all_workers_go_by_them(layout: L
         async with scene(layout) as it:
             clients = [await it.client(2), await it.client(3)]
             it.keys.snapshot["kseq"] = 4
-            layout.config.write_text(layout.config.read_text() + "[policy]\nenforce = false\n")
             kg = it.kg
+            kg.text += "[policy]\nenforce = false\n"
             it.owner.kg = kg  # type: ignore[assignment]
             running = asyncio.create_task(it.owner.run())
             kg.changed.set()
             for _ in range(_TRIES):
-                if kg.told and kg.told[-1][0] == 4 and kg.told[-1][1] == digest(layout):
+                if kg.told and kg.told[-1][0] == 4 and kg.told[-1][1] == loads(kg.text).digest:
                     break
                 await asyncio.sleep(_PAUSE_S)
             for client in clients:
@@ -529,10 +533,6 @@ def test_new_keys_and_policy_are_confirmed_when_all_workers_go_by_them(layout: L
             await asyncio.gather(running, return_exceptions=True)
 
     run(story())
-
-
-def digest(layout: Layout) -> str:
-    return load(layout.config).digest
 
 
 def test_no_descriptor_stays_of_connections_that_were_handed_over(layout: Layout) -> None:
