@@ -39,6 +39,8 @@ PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
 class Provisioned(Link):
     # Types of items, 32 to 127, that a subclass takes with their critical bit (SPEC.md 3.4).
     known_tlv: "tuple[int, ...]" = ()
+    # Where the mediator may be (finding.py), if the enrolment says that it is to be looked for.
+    _places: "Any" = None
 
     # In steps that keep nothing, _enrol last: a growing object and a long function leave holes in
     # the heap when they are done, and until small things have filled these each larger allocation
@@ -96,11 +98,19 @@ class Provisioned(Link):
             raise Malformed("enrolment file: the mediator's host or port is missing") from None
         if not isinstance(host, str) or not isinstance(port, int) or not 0 < port < 65536:
             raise Malformed("enrolment file: no host and port: %r, %r" % (host, port))
-        self.server, self.port = host, port
+        if self._places is None:
+            self.server, self.port = host, port
         self.client_id = ("sealmq-%d" % ident.client).encode()
         blob = self.store.state()
         if ident.load(blob[:-_KG_NONCE]):
             self._kg_nonce = blob[-_KG_NONCE:]
+        if self._places is None and at.get("mdns"):
+            try:
+                from .finding import Places
+
+                self._places = Places(self, ident.site)
+            except ImportError:
+                pass  # not among the board's files: the enrolment's address it is
         return ident
 
     # For a connection that is still to come.
