@@ -39,8 +39,6 @@ PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
 class Provisioned(Link):
     # Types of items, 32 to 127, that a subclass takes with their critical bit (SPEC.md 3.4).
     known_tlv: "tuple[int, ...]" = ()
-    # Where the mediator may be (finding.py), if the enrolment says that it is to be looked for.
-    _places: "Any" = None
 
     # In steps that keep nothing, _enrol last: a growing object and a long function leave holes in
     # the heap when they are done, and until small things have filled these each larger allocation
@@ -81,6 +79,8 @@ class Provisioned(Link):
         self._since = 0
         self._asking = False  # for roots, over the session
         self.reader: "Any" = None  # see _reads
+        # Where the mediator may be (finding.py), if the enrolment says that it is to be looked for.
+        self._places: "Any" = None
         make(CCM, bytes(32))  # loads the usual suite's code now, not while connecting
 
     def _enrol(self) -> None:
