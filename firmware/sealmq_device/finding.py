@@ -178,9 +178,9 @@ class Places:
             if sock:
                 sock.close()
         # A board that sleeps has two connects in a wake, and the first went where it was last.
-        at = len(found)
         if self._given not in found:
-            found.insert(_drawn(at) if self._kept else at, self._given)
+            n = len(found)
+            found.insert(_drawn(n) if self._kept else n, self._given)
         if self._kept and self._kept not in found:
             found.append(self._kept)
         return found
