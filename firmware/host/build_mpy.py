@@ -38,19 +38,22 @@ LIMIT = 48 * 1024
 _LIVES = ("living", "life", "outbox", "backoff", "sleeping", "wlan")
 _PURPOSES = ("purposes", "commanding")
 _SITES = ("origin", "complaining")
-_SENSOR = ("aio", "living_aio", "reader", "delivery", "receive_fast", "chacha")
-_DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "publish_fast", "chacha")
+_FINDS = ("finding",)
+_SENSOR = ("aio", "living_aio", "reader", "delivery", "receive_fast", "chacha", *_FINDS)
+_DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "publish_fast", "chacha", *_FINDS)
 SETS: dict[str, tuple[str, ...]] = {
     "sensor": (*_SENSOR, *_PURPOSES, *_SITES),
     "sensor-purposes": (*_SENSOR, "sleeping", *_SITES),
     "display": (*_DISPLAY, *_PURPOSES, *_SITES),
     "display-sites": (*_DISPLAY, *_PURPOSES),
     "display-purposes": (*_DISPLAY, *_SITES),
-    "asyncio": ("living_aio", *_LIVES, "publish_fast", "receive_fast", "chacha", *_SITES),
+    "asyncio": (
+        "living_aio", *_LIVES, "publish_fast", "receive_fast", "chacha", *_SITES, *_FINDS,
+    ),
     "everything": (),
     "sensor-chacha": (
         "aio", "living_aio", "reader", "delivery", "receive_fast", "ccm", "publish_fast",
-        *_PURPOSES, *_SITES,
+        *_PURPOSES, *_SITES, *_FINDS,
     ),
 }  # fmt: skip
 # For a board that does this; where nothing else is said blocking, and with AES-CCM. In the order of

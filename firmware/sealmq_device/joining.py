@@ -95,6 +95,8 @@ class Joined(Provisioned):
     def _joining(self, clean: bool) -> "Steps":
         self._clean = clean
         try:
+            if self._places:
+                yield from self._places._next()
             s = self.session
             if not self._begun or s.conn >= U24 or s.ctr > _NEAR_END:
                 if _begin(self):
@@ -143,6 +145,8 @@ class Joined(Provisioned):
         slots: "Any" = sys.modules.get("sealmq_slots")
         if slots:
             slots.confirm()
+        if self._places:
+            self._places._proved()
         if self._subscribed and not self._present:
             yield from self._resubscribing()
         return self._present

@@ -281,8 +281,8 @@ class Life:
             self.failures += 1
         elif now - self._since >= _STABLE_MS:
             self.backoff.limit = FIRST_MS
-        # Who is refused asks again, but not soon.
-        late = isinstance(error, Denied)
+        # Who is refused asks again, but not soon; unless it may be by one who has no say.
+        late = isinstance(error, Denied) and not self.core._places
         self.at = now + (self.backoff.most if late else self.backoff.next())
         self._change(False, error)
 

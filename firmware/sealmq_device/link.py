@@ -8,6 +8,7 @@
 #     CONNACK         four bytes, in self._four
 #     READ            the next packet: (first byte, rest)
 #     IDLE            until nothing is awaited, as the connection is going to be left
+#     PAUSE           a second; of a task alone (finding.py)
 #     kind << 16 | pid    that acknowledgement: its body; or the notice, a tuple, that refuses what
 #                     self._awaited was set to before. ROOTS: the key generator's answer
 # OSError and SealError of a wait are raised in the generator. Link._run waits as a blocking client
@@ -33,6 +34,7 @@ OPEN = const(0)
 CONNACK = const(1)
 READ = const(2)
 IDLE = const(3)
+PAUSE = const(-1)
 ROOTS = const(0x300000)
 
 # Where a packet's variable header begins in the send buffer, its fixed one before it. In what ships

@@ -14,9 +14,10 @@ if _TYPING:
 # What stands there, in the partition "nvs"; firmware/README.md has the same table.
 NAMESPACE = "sealmq"
 ENROLMENT = "enrolment"  # blob: the enrolment file, byte by byte
-MEDIATOR = "mediator"  # blob: HOST:PORT, in place of the enrolment's
+MEDIATOR = "mediator"  # blob: HOST:PORT, in place of the enrolment's; mdns: to be looked for
 STATE = "state"  # blob: what put_state was given
 BOOT = "boot"  # i32: the boot counter
+# And `found`, a blob of finding.py: HOST:PORT of the last session.
 
 # MicroPython raises OSError with ESP-IDF's codes below zero.
 _NOT_FOUND = const(-0x1102)
@@ -40,7 +41,10 @@ class NvsStore:
             )
         found = parsed(raw)
         at = self.get(MEDIATOR)
-        if at:
+        mediator = found.get("mediator")
+        if at == b"mdns" and isinstance(mediator, dict):
+            mediator["mdns"] = True
+        elif at:
             try:
                 host, _, port = at.decode().rpartition(":")
                 number = int(port)
@@ -50,7 +54,6 @@ class NvsStore:
                 raise Malformed(
                     "NVS: the mediator's address is %r, not HOST:PORT; provision it anew" % at
                 )
-            mediator = found.get("mediator")
             if isinstance(mediator, dict):  # else the client says what is wrong with it
                 mediator["host"] = host
                 mediator["port"] = number
@@ -60,8 +63,7 @@ class NvsStore:
         return self.get(STATE)
 
     def put_state(self, blob: bytes) -> None:
-        self._nvs.set_blob(STATE, blob)
-        self._nvs.commit()
+        self.put(STATE, blob)
 
     # The last number stored; 0 when there is none. No nonce depends on it.
     def boot(self) -> int:
@@ -74,6 +76,10 @@ class NvsStore:
 
     def put_boot(self, boot: int) -> None:
         self._nvs.set_i32(BOOT, boot)
+        self._nvs.commit()
+
+    def put(self, key: str, blob: bytes) -> None:
+        self._nvs.set_blob(key, blob)
         self._nvs.commit()
 
     # A blob; empty when there is none.

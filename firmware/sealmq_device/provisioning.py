@@ -79,6 +79,8 @@ class Provisioned(Link):
         self._since = 0
         self._asking = False  # for roots, over the session
         self.reader: "Any" = None  # see _reads
+        # Where the mediator may be (finding.py), if the enrolment says that it is to be looked for.
+        self._places: "Any" = None
         make(CCM, bytes(32))  # loads the usual suite's code now, not while connecting
 
     def _enrol(self) -> None:
@@ -96,11 +98,19 @@ class Provisioned(Link):
             raise Malformed("enrolment file: the mediator's host or port is missing") from None
         if not isinstance(host, str) or not isinstance(port, int) or not 0 < port < 65536:
             raise Malformed("enrolment file: no host and port: %r, %r" % (host, port))
-        self.server, self.port = host, port
+        if self._places is None:
+            self.server, self.port = host, port
         self.client_id = ("sealmq-%d" % ident.client).encode()
         blob = self.store.state()
         if ident.load(blob[:-_KG_NONCE]):
             self._kg_nonce = blob[-_KG_NONCE:]
+        if self._places is None and at.get("mdns"):
+            try:
+                from .finding import Places
+
+                self._places = Places(self, ident.site)
+            except ImportError:
+                pass  # not among the board's files: the enrolment's address it is
         return ident
 
     # For a connection that is still to come.

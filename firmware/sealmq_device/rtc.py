@@ -108,7 +108,7 @@ def _messages(body: bytes) -> "list[Kept]":
 # range, so that power that fails only leaves a gap.
 class RtcStore:
     def __init__(self, store: "Any", rtc: Rtc, enrolment: "dict[str, Any]") -> None:
-        self._store = store
+        self.lasting = store
         self._rtc = rtc
         self._enrolment = enrolment
         self._asked = False
@@ -123,7 +123,7 @@ class RtcStore:
         if self._rtc.ceiling:
             return self._rtc.boot
         self._asked = True
-        boot: int = self._store.boot()
+        boot: int = self.lasting.boot()
         return boot
 
     def put_boot(self, boot: int) -> None:
@@ -131,9 +131,9 @@ class RtcStore:
         if not (rtc.ceiling and rtc.boot < boot <= rtc.ceiling):
             if not self._asked:
                 self._asked = True
-                self._store.boot()  # a file store opens its file there
+                self.lasting.boot()  # a file store opens its file there
             ceiling = min(boot + _RANGE - 1, _U24)
-            self._store.put_boot(ceiling)
+            self.lasting.put_boot(ceiling)
             rtc.ceiling = ceiling
         rtc.boot = boot
         rtc.mark()

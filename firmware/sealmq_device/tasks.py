@@ -10,7 +10,19 @@ from sealmq_spec.errors import SealError, TooLarge, Unavailable
 
 from .joining import told
 from .keepalive import Keepalive
-from .link import _LENGTH, ANSWERED, CONNACK, IDLE, NODELAY, PUBLISH, READ, ROOTS, TCP, unknown
+from .link import (
+    _LENGTH,
+    ANSWERED,
+    CONNACK,
+    IDLE,
+    NODELAY,
+    PAUSE,
+    PUBLISH,
+    READ,
+    ROOTS,
+    TCP,
+    unknown,
+)
 from .waiting import readable, writable
 from .waits import Core, pulse
 from .wire import Wire
@@ -142,6 +154,8 @@ class Tasks:
             await self._fill(self.core._four, False)
         elif want == IDLE:
             await self._idle()
+        elif want == PAUSE:
+            await asyncio.sleep(1)
         else:
             await self._open()
         return None

@@ -17,6 +17,7 @@ from peer_connection import Connection
 from peer_site import Site
 from real_micropython import VIPER
 from sealmq_spec import const
+from test_finding import looks, network, said
 
 both = pytest.mark.parametrize("bits", [str(n) for n in VIPER])
 
@@ -210,6 +211,45 @@ def test_a_new_epoch_does_not_end_who_can_open_no_message(
         again = 'c.connect()\nc.publish("machine/1/t", b"again", qos=1)\nsay(c.ident.own.epoch)'
         assert b.run(bits, again) == ["3"]
         assert len(b.peer.said("publish")) == 2
+
+
+LOOKS = """
+import socket, sys
+class Net:
+    AF_INET, SOCK_STREAM, SOCK_DGRAM = socket.AF_INET, socket.SOCK_STREAM, socket.SOCK_DGRAM
+    socket = socket.socket
+    def getaddrinfo(self, host, port, *rest):
+        if host == "224.0.0.251":
+            host, port = "127.0.0.1", %d
+        return socket.getaddrinfo(host, port, *rest)
+sys.modules["socket"] = Net()
+from sealmq_device import Client
+say = print
+c = Client(sys.argv[1])
+c.connect()
+say(c.port, c.publish("machine/1/t", b"21.5", qos=1))
+"""
+
+
+def test_a_board_that_looks_finds_its_mediator(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped(built, monkeypatch)
+    with board(tmp_path) as b:
+        site = looks(b)
+        with network(lambda ident: [said(ident, b.peer.port, site)]) as net:
+            assert b.run("32", "", LOOKS % net.port, heap="96k") == [f"{b.peer.port} 1"]
+            assert len(net.asked) == 1
+
+
+def test_one_whose_set_cannot_look_goes_where_its_enrolment_says(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sealmq board` refuses that; whoever brings files by hand shall not lose the board."""
+    shipped(a_set("sensor", "32", built, tmp_path / "set"), monkeypatch)
+    with board(tmp_path) as b:
+        looks(b, port=b.peer.port)
+        assert b.run("32", "c.connect()\nsay(c.port)") == [str(b.peer.port)]
 
 
 def forge(c: Connection) -> bool:

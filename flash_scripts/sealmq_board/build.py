@@ -59,7 +59,7 @@ def image_arguments(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--mediator",
         metavar="HOST:PORT",
-        help="in place of the address in the enrolment; mdns: where the site is announced",
+        help="in place of the address in the enrolment; mdns: the board looks for it by itself",
     )
     app_arguments(parser)
 
@@ -88,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
             "--enrolment FILE, or --archive FILE --identity FILE --client NAME",
             hint="`sealmq client add` writes it",
         )
-    made = recipe(args, who.site)
-    if not args.arch:
+    made = recipe(args)
+    if not args.arch and not made.finds:
         warn_of_address(made.told(who))
     target = Path(args.output)
     made.write(target, who, args.replace)
@@ -113,16 +113,22 @@ class Recipe(NamedTuple):
     arch: str
     which: str
     wifi: bytes | None
-    mediator: tuple[str, int] | None
+    mediator: str | None
     client: dict[str, bytes]
     app: dict[str, Any]
     main: Path | None
 
+    @property
+    def finds(self) -> bool:
+        """Whether the board looks for its mediator by itself."""
+        return self.mediator == enrolment.MDNS
+
     def told(self, who: enrolment.Enrolment) -> enrolment.Enrolment:
         """With the mediator's address that the board will have."""
-        if self.mediator is None:
+        if self.mediator is None or self.finds:
             return who
-        return who._replace(host=self.mediator[0], port=self.mediator[1])
+        host, port = enrolment.address(self.mediator)
+        return who._replace(host=host, port=port)
 
     def used(self, who: enrolment.Enrolment) -> int:
         """Bytes of files."""
@@ -131,12 +137,11 @@ class Recipe(NamedTuple):
     def write(self, target: Path, who: enrolment.Enrolment, replace: bool = False) -> None:
         """Make the bundle of a client. BoardError."""
         files, folders = self._files(who)
-        who = self.told(who)
         values = {nvs_image.ENROLMENT: who.raw}
         if self.wifi is not None:
             values[nvs_image.WIFI] = self.wifi
         if self.mediator is not None:
-            values[nvs_image.MEDIATOR] = f"{who.host}:{who.port}".encode()
+            values[nvs_image.MEDIATOR] = self.mediator.encode()
         about = {
             "sealmq": importlib.metadata.version("sealmq"),
             "chip": self.chip.name,
@@ -144,7 +149,7 @@ class Recipe(NamedTuple):
             "set": self.which,
             "client": {"number": who.client, "name": who.name, "site": who.site},
             "enrolment": enrolment.digest(who),
-            "mediator": f"{who.host}:{who.port}",
+            "mediator": self.mediator or f"{who.host}:{who.port}",
             "sizes": bundle.sizes(),
         }
         nvs = nvs_image.image(values, NVS_SIZE)
@@ -155,16 +160,18 @@ class Recipe(NamedTuple):
         return client_files.file_system(self.client, self.app | named, self.main)
 
 
-def recipe(args: argparse.Namespace, site: str) -> Recipe:
-    """What the arguments say, for clients of a site (hex). BoardError, UsageError."""
+def recipe(args: argparse.Namespace) -> Recipe:
+    """What the arguments say. BoardError, UsageError."""
     wifi = enrolment.wifi(args.wifi) if args.wifi else None
     if not (args.wifi or args.arch):
         _warn("no --wifi: the board will have no network", "`sealmq board provision` gives it one")
-    mediator = enrolment.mediator(args.mediator, site) if args.mediator else None
+    mediator = enrolment.mediator(args.mediator) if args.mediator else None
     chip = CHIPS[args.chip]
     arch = args.arch or chip.arch
     built = Path(args.files) if args.files else client_files.BUILT
     client = client_files.client_set(args.set, arch, built, ours=not args.main)
+    if mediator == enrolment.MDNS:
+        client_files.check_finds(f"the set {args.set}", client)
     main = Path(args.main) if args.main else None
     return Recipe(chip, arch, args.set, wifi, mediator, client, app_settings(args), main)
 

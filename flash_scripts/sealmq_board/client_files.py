@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,19 @@ def client_set(name: str, arch: str, built: Path = BUILT, ours: bool = False) ->
             hint="--set everything, or a program of your own with --main",
         )
     return files
+
+
+_FINDING = "sealmq_device/finding.mpyz"
+
+
+def check_finds(
+    what: str,
+    files: Iterable[str],
+    hint: str = "--set everything, or --mediator HOST:PORT (sealmq find says where)",
+) -> None:
+    """Whether a client of these files looks for its mediator by mDNS. BoardError: it does not."""
+    if _FINDING not in files:
+        raise BoardError(f"{what} has no mDNS", hint=hint)
 
 
 def below(folder: Path) -> dict[str, bytes]:

@@ -10,7 +10,6 @@ import io
 import ipaddress
 import json
 import re
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -260,34 +259,15 @@ def address(word: str) -> tuple[str, int]:
 
 
 MDNS = "mdns"
-"""In place of an address: where the site is announced to be (`sealmq find`)."""
+"""In place of an address: the board looks for its site by itself, where that announces itself."""
 
 
-def mediator(word: str, site: str) -> tuple[str, int]:
-    """The address that an operator gave, or that is announced for the site (hex). BoardError.
-
-    A hint: a board that it leads astray does not connect, and is given another one.
-    """
-    if word != MDNS:
-        return address(word)
-    # The gateway is a program of its own; this package knows its command line and nothing else.
-    command = [sys.executable, "-P", "-m", "sealmq.cli", "find", "--json", "--site", site]
-    done = subprocess.run(  # noqa: S603
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    try:
-        rows = json.loads(done.stdout)["found"]
-        found = sorted({f"{row['host']}:{row['port']}" for row in rows})
-    except (ValueError, TypeError, KeyError):
-        lines = done.stderr.strip().splitlines() or ["?"]
-        raise BoardError(f"sealmq find: {lines[0]}", hint="--mediator HOST:PORT") from None
-    if len(found) != 1:
-        where = ", ".join(found) if found else "nowhere"
-        raise BoardError(
-            f"site {site} is announced at {where}", "at one address", hint="--mediator HOST:PORT"
-        )
-    print(f"sealmq board: site {site} is announced at {found[0]}", file=sys.stderr)
-    return address(found[0])
+def mediator(word: str) -> str:
+    """HOST:PORT as an operator gave it, or MDNS; so it lies on a board. UsageError."""
+    if word == MDNS:
+        return word
+    host, port = address(word)
+    return f"{host}:{port}"
 
 
 def _wifi_key(key: str) -> bool:

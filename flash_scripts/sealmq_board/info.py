@@ -8,6 +8,7 @@ from typing import Any
 
 from .cli import alone
 from .console import Console
+from .enrolment import MDNS
 from .on_it import OnIt, look
 from .ports import add_patience, add_selectors, one
 
@@ -91,7 +92,9 @@ def _lines(there: OnIt, found: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("Wi-Fi", "known" if found["wifi"] else "not known"),
     ]
-    if found["mediator"]:
+    if found["mediator"] == MDNS:
+        lines.append(("mediator", "looked for by mDNS, then the enrolment's address"))
+    elif found["mediator"]:
         lines.append(("mediator", f"{found['mediator']}, in place of the enrolment's"))
     lines.append(("slot", f"{found['slot']}, version {found['version']}" if found["slot"] else "-"))
     if trial := found["trial"]:

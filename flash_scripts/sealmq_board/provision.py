@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mediator",
         metavar="HOST:PORT",
-        help="in place of the address in the enrolment; mdns: where the site is announced",
+        help="in place of the address in the enrolment; mdns: the board looks for it by itself",
     )
     parser.add_argument(
         "--set", default="everything", help="of build/firmware; default: everything"
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     who = enrolment.given(args)
     there = look(port, digests=True)
     _check(there, who, args.replace)
-    secrets = _secrets(args, who, who.site if who else str(there.client.get("site") or ""))
+    secrets = _secrets(args, who)
     if who and not args.mediator and there.arch not in HOST_ARCHS:
         build.warn_of_address(who)
     steps = [*_files(there, args), Run("secrets", secrets)]
@@ -88,15 +88,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _secrets(args: argparse.Namespace, who: Enrolment | None, site: str) -> dict[str, Any]:
-    at = None
-    if args.mediator:
-        host, number = enrolment.mediator(args.mediator, site)
-        at = f"{host}:{number}".encode()
+def _secrets(args: argparse.Namespace, who: Enrolment | None) -> dict[str, Any]:
     return {
         "enrolment": who.raw if who else None,
         "wifi": enrolment.wifi(args.wifi) if args.wifi else None,
-        "mediator": at,
+        "mediator": enrolment.mediator(args.mediator).encode() if args.mediator else None,
         "replace": args.replace,
     }
 
@@ -158,6 +154,16 @@ def _files(there: OnIt, args: argparse.Namespace) -> list[Run | Copy]:
     ]
 
 
+# files: what it will have; None: it keeps what is in that slot.
+def _check_finds(there: OnIt, name: str, slot: str, files: dict[str, bytes] | None) -> None:
+    if files is not None:
+        client_files.check_finds(f"the set {name}", files)
+        return
+    kept = [path.removeprefix(f"/sealmq/{slot}/") for path in there.files]
+    hint = "sealmq board update --set everything first, or --mediator HOST:PORT"
+    client_files.check_finds(f"{there.name}: the set that it runs", kept, hint)
+
+
 # The client, where there is none: in use, complete, is left to `update`.
 def _client(there: OnIt, args: argparse.Namespace) -> list[Run | Copy]:
     built = Path(args.files) if args.files else client_files.BUILT
@@ -166,6 +172,8 @@ def _client(there: OnIt, args: argparse.Namespace) -> list[Run | Copy]:
     manifest = client_files.manifest(files)
     active = there.slots.get("active", "a")
     have = there.files.get(f"/sealmq/{active}/{_MANIFEST}")
+    if args.mediator == enrolment.MDNS:
+        _check_finds(there, args.set, active, files if have is None else None)
     if have is None:
         return into_slot(there, active, files, manifest, tries=0, wait=0)
     if missing(there, {f"/sealmq/{active}/{_MANIFEST}": manifest}):

@@ -151,8 +151,8 @@ def run(args: argparse.Namespace, board: Callable[..., Board], check: Callable[.
     """
     port = _place(args)
     wanted = clients(args)
-    recipe = build.recipe(args, wanted[0].site)
-    if not args.arch:
+    recipe = build.recipe(args)
+    if not args.arch and not recipe.finds:
         build.warn_of_address(recipe.told(wanted[0]))
     record = Record(Path(args.record or f"{args.csv or args.archive}.flashed.jsonl"))
     with contextlib.closing(record), Showing() as showing:

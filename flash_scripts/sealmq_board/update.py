@@ -14,6 +14,7 @@ from typing import Any
 from . import client_files
 from .cli import alone
 from .console import Console
+from .enrolment import MDNS
 from .errors import BoardError, UsageError, words
 from .mpremote_run import first, stop, stopped, work
 from .on_it import into_slot, look
@@ -117,6 +118,11 @@ def _update(port: Port, args: argparse.Namespace) -> tuple[str, str, str]:
         )
     built = Path(args.files) if args.files else client_files.BUILT
     files = client_files.client_set(args.set, there.arch, built)
+    if there.nvs.get("mediator") == MDNS:
+        hint = "--set everything, or first sealmq board provision --mediator HOST:PORT"
+        client_files.check_finds(
+            f"{port.name} looks for its mediator, and the set {args.set}", files, hint
+        )
     manifest = client_files.manifest(files)
     active = there.slots["active"]
     version = client_files.version(manifest)

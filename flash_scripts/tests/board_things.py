@@ -50,6 +50,7 @@ def client_sets(folder: Path) -> Path:
             ("sealmq_device/__init__.mpy", 24_000),
             ("sealmq_device/nvs.mpyz", 584),
             ("sealmq_device/living.mpyz", 700),
+            ("sealmq_device/finding.mpyz", 1_400),
             ("sealmq_spec/__init__.mpy", 38),
         ):
             path = folder / place / name

@@ -7,11 +7,13 @@ import hashlib
 import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from board_things import client_sets
-from sealmq_board import build, client_files, littlefs
+from sealmq_board import build, client_files, littlefs, provision
 from sealmq_board.errors import BoardError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,7 +111,7 @@ def test_a_slot_has_its_list(tmp_path: Path) -> None:
     client = client_files.client_set("everything", "x64", client_sets(tmp_path))
     files, folders = client_files.file_system(client, {"topic": "a"}, None)
     lines = files["/sealmq/a/MANIFEST"].decode().splitlines()
-    assert len(lines) == len(client) == 4
+    assert len(lines) == len(client) == 5
     for line in lines:
         name, size, digest = line.split(" ")
         raw = files[f"/sealmq/a/{name}"]
@@ -126,6 +128,19 @@ def test_a_topic_to_publish_to_has_no_wildcard(topic: str) -> None:
     given = argparse.Namespace(topic=topic, **dict.fromkeys(names))
     with pytest.raises(BoardError, match="has a wildcard"):
         build.app_settings(given)
+
+
+def test_what_a_board_that_keeps_its_files_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For `sealmq board provision --mediator mdns`."""
+    finding = "sealmq_device/finding.mpyz"
+    there: Any = SimpleNamespace(name="0001", files={f"/sealmq/b/{finding}": "", "/boot.py": ""})
+    provision._check_finds(there, "sensor", "b", None)
+    with pytest.raises(BoardError, match="0001: the set that it runs has no mDNS") as told:
+        provision._check_finds(there, "everything", "a", None)
+    assert "sealmq board update --set everything" in str(told.value.hint)
+    provision._check_finds(there, "everything", "a", {finding: b""})
+    with pytest.raises(BoardError, match="the set sensor has no mDNS"):
+        provision._check_finds(there, "sensor", "b", {})
 
 
 def test_a_set_that_lacks_something_is_refused(tmp_path: Path) -> None:

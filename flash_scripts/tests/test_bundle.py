@@ -220,6 +220,27 @@ def test_a_mediator_that_no_board_gets_to_is_warned_of(tmp_path: Path) -> None:
     assert "127.0" not in command(*given, "--mediator", "10.0.0.1:1883", "--replace").stderr
 
 
+def test_a_board_that_looks_for_its_mediator_has_what_that_takes(tmp_path: Path) -> None:
+    target = tmp_path / "m7.board"
+    given = [*words(tmp_path, target), "--mediator", "mdns"]
+    enrolment(tmp_path, 7, {"mediator": {"number": 1, "host": "127.0.0.1", "port": 1883}})
+    done = command(*given)
+    # Where the enrolment leads is no more than where it goes last.
+    assert (done.returncode, done.stderr) == (0, "")
+    taken = bundle.read(target)
+    assert nvs_image.read(taken.nvs)[("sealmq", "mediator")] == b"mdns"
+    assert taken.about["mediator"] == "mdns"
+    sets = tmp_path / "sets"
+    shutil.copytree(sets / "everything", sets / "sensor")
+    (sets / "sensor" / "xtensawin" / "sealmq_device" / "finding.mpyz").unlink()
+    done = command(*given, "--replace", "--set", "sensor")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "sealmq board: the set sensor has no mDNS\n"
+        "hint: --set everything, or --mediator HOST:PORT (sealmq find says where)\n"
+    )
+
+
 def test_one_that_is_there_is_not_overwritten_unless_told(tmp_path: Path) -> None:
     target = built(tmp_path)
     before = everything(target)

@@ -167,6 +167,27 @@ def test_an_address_without_an_enrolment_to_put_it_into_is_refused_in_words(
     assert "--enrolment FILE" in str(told.value.hint)
 
 
+def test_a_pico_w_that_looks_for_its_mediator(tmp_path: Path) -> None:
+    """It has it in its enrolment, and where it found it is forgotten with another secret."""
+    answers, lines = on_pico(
+        tmp_path,
+        secrets(ENROLMENT, None, b"mdns"),
+        Run("look", {"digests": False}),
+        "with open('/sealmq.found', 'wb') as f: f.write(b'10.0.0.9:1883')",
+        "shown('/sealmq.json')",
+        secrets(None, None, b"10.0.0.5:1884"),
+        Run("look", {"digests": False}),
+        "shown('/sealmq.json'); shown('/sealmq.found')",
+    )
+    assert [a["mediator"] for a in answers if "enrolled" in a] == ["mdns", ""]
+    one, two, found = lines
+    assert '"mdns": true' in one
+    assert '"host": "127.0.0.1"' in one
+    assert '"mdns": false' in two
+    assert '"host": "10.0.0.5"' in two
+    assert found == "/sealmq.found None"
+
+
 def test_what_is_wiped_is_in_no_bit_of_a_pico_ws_flash(tmp_path: Path) -> None:
     answers, lines = on_pico(
         tmp_path,

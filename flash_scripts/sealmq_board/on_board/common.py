@@ -28,7 +28,12 @@ def say(**answer: "Any") -> None:
 # Files in the place of NVS, where a chip has none; the client finds them there. An address of the
 # mediator that is the board's own stands in the enrolment.
 class Files:
-    PATHS = {"enrolment": "/sealmq.json", "wifi": "/wifi.json", "state": "/sealmq.state"}
+    PATHS = {
+        "enrolment": "/sealmq.json",
+        "wifi": "/wifi.json",
+        "state": "/sealmq.state",
+        "found": "/sealmq.found",
+    }
 
     def get_blob(self, key: str, buf: bytearray) -> int:
         with open(self.PATHS.get(key, "/-"), "rb") as f:

@@ -86,6 +86,18 @@ def slots() -> None:
     say(slots=state, versions={n: s.version(n) for n in s.NAMES}, slot=s.slot, trying=s.trial)
 
 
+# The address in place of the enrolment's; "mdns": it is looked for. Where there is no NVS, the
+# enrolment says that itself (secrets.py).
+def mediator(kept: "Any", raw: bytes) -> str:
+    at = blob(kept, "mediator").decode()
+    try:
+        if not at and json.loads(raw)["mediator"].get("mdns"):
+            return "mdns"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return at
+
+
 def nvs() -> None:
     try:
         kept = space()
@@ -100,7 +112,7 @@ def nvs() -> None:
         enrolment=client(raw) if raw else None,
         enrolled=bool(raw),
         wifi=bool(blob(kept, "wifi")),
-        mediator=blob(kept, "mediator").decode(),
+        mediator=mediator(kept, raw),
         state=bool(blob(kept, "state")),
         boot=boot,
     )

@@ -1,5 +1,5 @@
-# Writes what only this board may know. args: enrolment, wifi, mediator (bytes; None: as it is, b"":
-# none), replace. What is there already is not written again.
+# Writes what only this board may know. args: enrolment, wifi, mediator (bytes, HOST:PORT or mdns;
+# None: as it is, b"": none), replace. What is there already is not written again.
 import json
 
 from .common import Files, blob, client, say, space
@@ -22,14 +22,17 @@ def put(nvs: "Any", key: str, value: "bytes | None") -> None:
     say(written=key)
 
 
-# An enrolment with another address of its mediator, HOST:PORT. None: it is no enrolment.
+# An enrolment with another address of its mediator, HOST:PORT, or one that says to look for it.
+# None: it is no enrolment.
 def with_address(raw: bytes, at: bytes) -> "bytes | None":
     try:
         found = json.loads(raw)
         mediator = found["mediator"]
-        host, _, port = at.decode().rpartition(":")
-        mediator["host"] = host
-        mediator["port"] = int(port)
+        mediator["mdns"] = at == b"mdns"
+        if not mediator["mdns"]:
+            host, _, port = at.decode().rpartition(":")
+            mediator["host"] = host
+            mediator["port"] = int(port)
     except (ValueError, KeyError, TypeError):
         return None
     return json.dumps(found).encode()
@@ -56,13 +59,14 @@ def main(args: "dict[str, Any]") -> None:
             say(other=before)
             return
         if old and old != raw:
-            # Keys of the one that it was. No nonce depends on them, nor on the boot counter, which
-            # stays.
-            try:
-                nvs.erase_key("state")
-                nvs.commit()
-            except OSError:
-                pass  # there are none
+            # Keys of the one that it was, and where its mediator was. No nonce depends on them, nor
+            # on the boot counter, which stays.
+            for key in ("state", "found"):
+                try:
+                    nvs.erase_key(key)
+                    nvs.commit()
+                except OSError:
+                    pass  # there are none
     put(nvs, "wifi", args["wifi"])
     put(nvs, "mediator", at)
     put(nvs, "enrolment", raw)

@@ -23,7 +23,7 @@ examples:
 
 A site is announced where [mdns] of its sealmq.toml has announce = true. What is found is a hint:
 anybody can announce anything. Who goes there without the site's keys gets nothing but a client that
-does not connect. sealmq board build|provision --mediator mdns asks this command.
+does not connect. Boards that were built or provisioned with --mediator mdns look by themselves.
 
 exit codes: 0 found; 1 nothing was found
 """

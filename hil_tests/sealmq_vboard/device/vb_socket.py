@@ -23,6 +23,8 @@ TCP_NODELAY = 1
 
 _GET_FILENO = 10
 _CLOSE = 4
+_IP_MULTICAST_IF = 32  # the host's, where lwIP has 6
+_LOOPBACK = b"\x7f\0\0\1"
 _ECONNABORTED = 103
 _EHOSTUNREACH = 113
 _EAI_FAIL = -202
@@ -158,9 +160,13 @@ class socket(io.IOBase):
                 raise OSError(errno.EAGAIN)
             done += n
 
+    # What is for a group stays on this host, where a virtual board's site is.
     def sendto(self, buf, address):
         _up()
-        return self._do(self._sock.sendto, buf, _packed(address))
+        packed = _packed(address)
+        if 224 <= int(_plain(packed)[0].split(".")[0]) < 240:
+            self._sock.setsockopt(IPPROTO_IP, _IP_MULTICAST_IF, _LOOPBACK)
+        return self._do(self._sock.sendto, buf, packed)
 
     # --- the rest
 
