@@ -161,7 +161,8 @@ def read(path: Path) -> Config:
         with path.open("rb") as file:
             data = tomllib.loads(file.read(_MOST).decode())
     except OSError as error:
-        raise BadConfig(f"{path}: {error.strerror or error}") from None
+        why = f"{path}: {error.strerror or error}"
+        raise BadConfig(why, hint="gateway/AGENT.md has an example of this file") from None
     except ValueError as error:
         raise BadConfig(f"{path}: {error}") from None
     at = _At(path, data, "")
