@@ -86,7 +86,7 @@ def test_the_package_of_another_machine_from_install_to_removal(
 
     # What the extras brought is there, and for this machine.
     debian.run("/opt/sealmq/bin/python -P -c 'import littlefs, pyrage, zeroconf'")
-    debian.run("/opt/sealmq/bin/esptool version")
+    debian.run("/opt/sealmq/bin/python -P -m esptool version")
     assert debian.run("dpkg --verify sealmq") == ""
     assert "is kept" in debian.run("apt-get purge -y sealmq")
     assert not (debian.root / "opt/sealmq").exists()
