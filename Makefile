@@ -47,9 +47,10 @@ dist:  ## what a release has, in build/dist: wheel, sources, bill of materials, 
 	@packaging/dist.sh
 
 # EXTRAS, as above: flash,factory,mdns unless said.
-deb:  ## a Debian package for this machine's Debian, in build/deb (python3-venv is needed)
+deb: ARCH ?=
+deb:  ## a Debian package for this machine's Debian, in build/deb (python3-venv is needed); ARCH=arm64 on a PC: for Pis
 	@packaging/dist.sh wheel
-	@packaging/deb.sh
+	@packaging/deb.sh $(ARCH)
 
 setup:  ## Debian packages, the virtualenv, MicroPython for this host
 	@.ci/setup.sh

@@ -14,15 +14,15 @@ from .chips import CHIPS, HOST_ARCHS, NVS_SIZE, VFS_SIZE, Chip
 from .cli import alone
 from .errors import BoardError, UsageError
 
-HELP = "the images for one board, from its enrolment file"
+HELP = "make the images for one board, from its enrolment file"
 EXAMPLES = """\
 examples:
   sealmq board build --enrolment m1.sealmq.json --wifi wifi.json --topic machine/1/t -o m1.board
   sealmq board build --enrolment m1.sealmq.json --wifi ask --chip esp32c3 -o m1.board
   pass show wifi.json | sealmq board build --enrolment m1.sealmq.json --wifi - -o m1.board
   sealmq board build --enrolment m1.sealmq.json --arch x64 -o m1.board     for a virtual board
-  sealmq board build --archive clients.tar.age --identity key.txt --client hall-1 --wifi wifi.json \
-      -o hall-1.board
+  sealmq board build --archive clients.tar.age --identity key.txt --client hall-1 \\
+      --wifi wifi.json -o hall-1.board
 
 wifi.json: {"ssid": "workshop", "key": "..."}. Secrets are never given as arguments. m1.board/ holds
 the client's secret (mode 0600) until `sealmq board flash` has brought it to the board.
@@ -53,9 +53,13 @@ def image_arguments(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--chip", choices=CHIPS, default="esp32", help="default: esp32")
     parser.add_argument("--arch", choices=HOST_ARCHS, help="for a virtual board's interpreter")
     parser.add_argument(
-        "--set", default="everything", help="of build/firmware; default: everything"
+        "--set",
+        default="everything",
+        help="which of the client's sets of modules; default: everything",
     )
-    parser.add_argument("--files", metavar="DIR", help="sets in place of build/firmware")
+    parser.add_argument(
+        "--files", metavar="DIR", help="the folder of these sets, in place of those that came along"
+    )
     parser.add_argument(
         "--mediator",
         metavar="HOST:PORT",

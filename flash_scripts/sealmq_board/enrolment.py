@@ -50,7 +50,9 @@ class Enrolment(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the enrolment comes from: its file, or an archive that is encrypted for us."""
-    parser.add_argument("--enrolment", metavar="FILE", help="of `sealmq client add` or `rotate`")
+    parser.add_argument(
+        "--enrolment", metavar="FILE", help="the file of `sealmq client add` or `rotate`"
+    )
     parser.add_argument(
         "--archive",
         metavar="FILE",
@@ -61,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="age's identity, or an SSH key without a passphrase, which opens it",
     )
-    parser.add_argument("--client", metavar="NAME", help="whose enrolment of the archive")
+    parser.add_argument("--client", metavar="NAME", help="which client of the archive")
 
 
 def given(args: argparse.Namespace) -> Enrolment | None:

@@ -25,14 +25,14 @@ from .onto_board import Board
 from .ports import Port, add_selectors, chosen, is_pico
 from .showing import Showing
 
-HELP = "MicroPython, the client and its secret onto boards"
+HELP = "write MicroPython, the client and its secret onto boards"
 EXAMPLES = """\
 examples:
   sealmq board flash m1.board --board 0001 --firmware ESP32_GENERIC.bin
   sealmq board flash m1.board m2.board --board 0001 --board 0002 --firmware ESP32_GENERIC.bin
   sealmq board flash m1.board --board 0001 --firmware https://... --sha256 ...
   sealmq board flash m1.board --port /dev/pts/5 --firmware stand-in.bin       a virtual board
-  sealmq board flash --csv clients.csv --enrolments /media/stick --wifi wifi.json \
+  sealmq board flash --csv clients.csv --enrolments /media/stick --wifi wifi.json \\
       --topic '%c/temperature' --firmware ESP32_GENERIC.bin --port /dev/serial/by-path/...
   sealmq board flash --archive clients.tar.age --identity key.txt --wifi wifi.json ...
 
@@ -59,21 +59,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baud", type=int, default=460800, help="default: 460800")
     parser.add_argument("--before", choices=_BEFORE, help="how the board gets into its loader")
     parser.add_argument("--after", choices=_AFTER, help="how it starts; default: hard-reset")
-    parser.add_argument("--replace", action="store_true", help="also another client's enrolment")
+    parser.add_argument(
+        "--replace", action="store_true", help="overwrite another client's enrolment without asking"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the secret in the bundle")
     parser.add_argument("--json", action="store_true", help="what became of each board, on stdout")
     many = parser.add_argument_group("many boards, one after the other")
-    many.add_argument("--csv", metavar="FILE", help="that of `sealmq client add --from`")
-    many.add_argument("--enrolments", metavar="DIR", help="with --csv: where their files are")
     many.add_argument(
-        "--archive", metavar="FILE", help="in place of files: what `client add --seal-to` wrote"
+        "--csv", metavar="FILE", help="the file of `sealmq client add --from`: all its clients"
     )
-    many.add_argument("--identity", metavar="FILE", help="what opens it")
-    many.add_argument("--record", metavar="FILE", help="default: FILE.flashed.jsonl")
+    many.add_argument(
+        "--enrolments", metavar="DIR", help="with --csv: the folder with their enrolment files"
+    )
+    many.add_argument(
+        "--archive",
+        metavar="FILE",
+        help="in place of both: what `sealmq client add --seal-to` wrote",
+    )
+    many.add_argument(
+        "--identity", metavar="FILE", help="age's identity, or an SSH key, which opens the archive"
+    )
+    many.add_argument(
+        "--record", metavar="FILE", help="which board has which client; default: FILE.flashed.jsonl"
+    )
     many.add_argument(
         "--timeout", type=float, metavar="SECONDS", help="end when no board comes for so long"
     )
-    images = parser.add_argument_group("what these boards get, as of `sealmq board build`")
+    images = parser.add_argument_group(
+        "what these boards get (`sealmq board build --help` says more)"
+    )
     build.image_arguments(images)
     # Of one bundle they are its own, and none of them may be said in vain.
     parser.set_defaults(

@@ -29,7 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     add_selectors(parser)
     add_patience(parser)
-    parser.add_argument("--no-start", action="store_true", help="leave it at its REPL")
+    parser.add_argument(
+        "--no-start", action="store_true", help="leave the board at its prompt (REPL)"
+    )
     parser.add_argument("--json", action="store_true", help="one object")
 
 

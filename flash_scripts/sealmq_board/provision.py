@@ -18,7 +18,7 @@ from .mpremote_run import Copy, Run, first, work
 from .on_it import OnIt, beside, into_slot, look, missing
 from .ports import add_patience, add_selectors, one
 
-HELP = "the client and its secret, for a board that runs MicroPython"
+HELP = "bring the client and its secret to a board that runs MicroPython"
 EXAMPLES = """\
 examples:
   sealmq board provision --board 0001 --enrolment m1.sealmq.json --wifi wifi.json --topic machine/1
@@ -47,12 +47,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="in place of the address in the enrolment; mdns: the board looks for it by itself",
     )
     parser.add_argument(
-        "--set", default="everything", help="of build/firmware; default: everything"
+        "--set",
+        default="everything",
+        help="which of the client's sets of modules; default: everything",
     )
-    parser.add_argument("--files", metavar="DIR", help="sets in place of build/firmware")
+    parser.add_argument(
+        "--files", metavar="DIR", help="the folder of these sets, in place of those that came along"
+    )
     build.app_arguments(parser)
-    parser.add_argument("--replace", action="store_true", help="also what is another client's")
-    parser.add_argument("--no-start", action="store_true", help="leave it at its REPL")
+    parser.add_argument(
+        "--replace", action="store_true", help="overwrite another client's enrolment or program"
+    )
+    parser.add_argument(
+        "--no-start", action="store_true", help="leave the board at its prompt (REPL)"
+    )
     parser.add_argument("--json", action="store_true", help="what was written, on stdout")
 
 

@@ -20,7 +20,7 @@ from .mpremote_run import first, stop, stopped, work
 from .on_it import into_slot, look
 from .ports import Port, add_patience, add_selectors, chosen, found, patience
 
-HELP = "another client, on trial until it has had a session"
+HELP = "bring a newer client to boards, on trial until it has had a session"
 EXAMPLES = """\
 examples:
   sealmq board update --board 0001
@@ -45,12 +45,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_patience(parser)
     parser.add_argument("--all", action="store_true", help="every board that is plugged in")
     parser.add_argument(
-        "--set", default="everything", help="of build/firmware; default: everything"
+        "--set",
+        default="everything",
+        help="which of the client's sets of modules; default: everything",
     )
-    parser.add_argument("--files", metavar="DIR", help="sets in place of build/firmware")
-    parser.add_argument("--tries", type=int, default=3, help="starts of the trial; default: 3")
     parser.add_argument(
-        "--wait", type=int, default=180, metavar="SECONDS", help="of each of them; default: 180"
+        "--files", metavar="DIR", help="the folder of these sets, in place of those that came along"
+    )
+    parser.add_argument(
+        "--tries",
+        type=int,
+        default=3,
+        help="how many starts it has to reach the mediator; default: 3",
+    )
+    parser.add_argument(
+        "--wait",
+        type=int,
+        default=180,
+        metavar="SECONDS",
+        help="how long each of them may take; default: 180",
     )
     parser.add_argument("--no-watch", action="store_true", help="do not wait for how it ends")
     parser.add_argument("--json", action="store_true", help="one object a board")

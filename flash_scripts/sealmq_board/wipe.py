@@ -16,7 +16,7 @@ from .mpremote_run import Run, first, work
 from .on_it import look
 from .ports import Port, add_patience, add_selectors, one
 
-HELP = "a board leaves the site: its keys erased, its client disabled"
+HELP = "take a board out of the site: erase its keys, disable its client"
 EXAMPLES = """\
 examples:
   sealmq board wipe --board 0001 --site factory

@@ -1,4 +1,4 @@
-"""What somebody probably meant who wrote a name that there is not."""
+"""The name that the user probably meant."""
 
 from __future__ import annotations
 

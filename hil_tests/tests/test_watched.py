@@ -94,8 +94,12 @@ class Watched(Site):
         until(f"/healthz to say {words}, it says {self.problems()}", fits)
 
     def noticed(self) -> None:
-        """The mediator has seen that the clock was set: it looks once a second."""
-        until("clients to be let in anew", lambda: "clients connect anew" in self.log())
+        """The mediator has seen that the clock was set (it looks once a second), and lets clients
+        in again: kept sessions that the broker has ended are opened first.
+        """
+        until("the clock to be looked at", lambda: "clients connect anew" in self.log())
+        words = ("--client", "m1-temp-sensor", "-t", TOPIC, "-m", "noticed")
+        until("clients to be let in", lambda: sealmq("pub", self.path, *words).returncode == 0)
 
     def carries(self, message: str) -> None:
         """A publish of QoS 1 is accepted, and its retained message read."""

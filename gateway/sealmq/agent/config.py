@@ -40,7 +40,11 @@ def read_password(path: Path) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             raw = file.read(_MOST_PASSWORD + 1)
     except OSError as error:
-        raise BadConfig(f"the password file {path}: {error.strerror or error}") from None
+        denied = "it has to belong to the user that the agent runs as: chown"
+        raise BadConfig(
+            f"the password file {path}: {error.strerror or error}",
+            hint=denied if isinstance(error, PermissionError) else None,
+        ) from None
     if mode & 0o077:
         raise BadConfig(
             f"the password file {path} can be read by others (mode {mode & 0o777:04o})",
@@ -161,7 +165,8 @@ def read(path: Path) -> Config:
         with path.open("rb") as file:
             data = tomllib.loads(file.read(_MOST).decode())
     except OSError as error:
-        raise BadConfig(f"{path}: {error.strerror or error}") from None
+        why = f"{path}: {error.strerror or error}"
+        raise BadConfig(why, hint="gateway/AGENT.md has an example of this file") from None
     except ValueError as error:
         raise BadConfig(f"{path}: {error}") from None
     at = _At(path, data, "")

@@ -24,7 +24,12 @@ _PATHS = {
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """Add the parser."""
-    parser = sub.add_parser("completion", help="what a shell completes", epilog=_EXAMPLES)
+    parser = sub.add_parser(
+        "completion",
+        help="what a shell completes",
+        description="Print the script by which a shell completes sealmq's words.",
+        epilog=_EXAMPLES,
+    )
     parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash or zsh")
 
 

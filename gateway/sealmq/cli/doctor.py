@@ -57,6 +57,8 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     parser = sub.add_parser(
         "doctor",
         help="try what must fail, and report whether it does",
+        description="Try what must fail at a site that is up, or at somebody's broker, and report "
+        "whether it does.",
         epilog=_EXAMPLES.format(families="".join(f"{fill(words, 100)}\n" for words in does)),
     )
     parser.add_argument("site", metavar="SITE", nargs="?", help="the folder of a site that is up")
@@ -132,7 +134,11 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     if args.broker is None:
         if args.site is None or args.accounts is not None:
-            raise UsageError("neither a site nor a broker", "SITE, or --broker URL --as FILE")
+            raise UsageError(
+                "neither a site nor a broker",
+                "SITE, or --broker URL --as FILE",
+                hint="sealmq doctor --help",
+            )
         return
     if args.site is not None or args.accounts is None:
         raise UsageError(

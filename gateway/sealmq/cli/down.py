@@ -20,7 +20,12 @@ exit codes: 0 it is down; 1 something still runs, or is somebody else's
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """Add the parser."""
-    parser = sub.add_parser("down", help="stop a site that is up", epilog=_EXAMPLES)
+    parser = sub.add_parser(
+        "down",
+        help="stop a site that is up",
+        description="Stop a site that is up.",
+        epilog=_EXAMPLES,
+    )
     parser.add_argument("site", metavar="SITE", help="the site's folder")
     parser.add_argument("--json", action="store_true", help="say what was done as JSON")
 

@@ -93,7 +93,7 @@ def _os_hint(error: OSError) -> str | None:
     if error.errno in (errno.EACCES, errno.EPERM):
         return "run it as the site's owner or as root"
     if error.errno == errno.ENOENT:
-        return "check the path; `sealmq init SITE` makes a new site"
+        return "check the path"
     if error.errno == errno.ENOSPC:
         return "free some space on that disk"
     return None

@@ -32,7 +32,10 @@ exit codes: 0 found; 1 nothing was found
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """Add the parser."""
     parser = sub.add_parser(
-        "find", help="sites that are announced in this network, by mDNS", epilog=_EXAMPLES
+        "find",
+        help="sites that are announced in this network, by mDNS",
+        description="List the sites that are announced in this network, by mDNS.",
+        epilog=_EXAMPLES,
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--site", dest="id", metavar="ID", help="only this site, by its id")

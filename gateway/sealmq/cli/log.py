@@ -49,7 +49,10 @@ class Row(NamedTuple):
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """Add the parser."""
     parser = sub.add_parser(
-        "log", help="what a site did and refused, with the reasons", epilog=_EXAMPLES
+        "log",
+        help="what a site did and refused, with the reasons",
+        description="Show what a site did and refused, with the reasons.",
+        epilog=_EXAMPLES,
     )
     parser.add_argument("site", metavar="SITE", help="the site's folder")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")

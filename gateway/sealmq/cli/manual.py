@@ -23,7 +23,12 @@ examples:
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """Add the parser."""
-    parser = sub.add_parser("manual", help="the manual pages of the commands", epilog=_EXAMPLES)
+    parser = sub.add_parser(
+        "manual",
+        help="the manual pages of the commands",
+        description="Print a command's manual page, or write all of them.",
+        epilog=_EXAMPLES,
+    )
     parser.add_argument(
         "name", metavar="COMMAND", nargs="*", help="the command's words; none: sealmq's own page"
     )

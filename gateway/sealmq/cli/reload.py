@@ -33,7 +33,10 @@ _TAKEN_OVER_S = 30.0
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """Add the parser."""
     parser = sub.add_parser(
-        "reload", help="take over an edited sealmq.toml, and say what changed", epilog=_EXAMPLES
+        "reload",
+        help="take over an edited sealmq.toml, and say what changed",
+        description="Take over an edited sealmq.toml, and say what changed.",
+        epilog=_EXAMPLES,
     )
     parser.add_argument("site", metavar="SITE", help="the folder of a site that is up")
     parser.add_argument("--json", action="store_true", help="print JSON, for scripts")

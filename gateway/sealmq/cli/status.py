@@ -21,7 +21,10 @@ connection of its own; the broker has to answer an MQTT CONNECT.
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """Add the parser."""
     parser = sub.add_parser(
-        "status", help="are key generator, broker and mediator ready?", epilog=_EXAMPLES
+        "status",
+        help="are key generator, broker and mediator ready?",
+        description="Say whether key generator, broker and mediator are ready.",
+        epilog=_EXAMPLES,
     )
     parser.add_argument("site", metavar="SITE", help="the site's folder")
     parser.add_argument("--json", action="store_true", help="print JSON, for scripts")

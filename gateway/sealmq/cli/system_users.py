@@ -33,6 +33,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     parser = sub.add_parser(
         "system-users",
         help="make the system users that keep a site's processes apart (as root)",
+        description="Make the system users that keep a site's processes apart (as root).",
         epilog=_EXAMPLES,
     )
     parser.add_argument(

@@ -48,7 +48,10 @@ sealmq.toml again.
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """Add the parser."""
     parser = sub.add_parser(
-        "up", help="run a site: key generator, broker and mediator", epilog=_EXAMPLES
+        "up",
+        help="run a site: key generator, broker and mediator",
+        description="Run a site: key generator, broker and mediator, each in a process of its own.",
+        epilog=_EXAMPLES,
     )
     parser.add_argument("site", metavar="SITE", help="the site's folder")
     parser.add_argument(

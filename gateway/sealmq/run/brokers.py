@@ -145,10 +145,6 @@ class ExternalBroker:
         self._serving = False
         self._queue: int | None = None
 
-    @property
-    def serving(self) -> bool:
-        return self._serving
-
     async def start(self) -> None:
         end = asyncio.get_running_loop().time() + EXTERNAL_S
         while True:

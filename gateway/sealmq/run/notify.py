@@ -8,7 +8,9 @@ import socket
 
 
 def notify(message: str) -> None:
-    """Say READY=1, STOPPING=1, STATUS=..., WATCHDOG=1 to whoever started us so that it listens."""
+    """Say READY=1, STOPPING=1, STATUS=..., WATCHDOG=1, more_time() to whoever started us so that it
+    listens.
+    """
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -20,6 +22,13 @@ def notify(message: str) -> None:
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock,
     ):
         sock.sendto(message.encode(), address)
+
+
+def more_time(seconds: float) -> str:
+    """That a start or an end goes on and may take so long from now; systemd never waits less than
+    its unit says.
+    """
+    return f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}"
 
 
 def watchdog_s() -> float | None:

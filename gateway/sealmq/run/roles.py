@@ -14,7 +14,7 @@ from sealmq.site.layout import Layout
 from . import ready
 from .child import Child, Start
 from .errors import NotReady, RunError
-from .notify import notify
+from .notify import more_time, notify
 
 Say = Callable[[str], None]
 
@@ -35,10 +35,6 @@ class Part(Protocol):
     """What the supervisor asks of each part."""
 
     name: str
-
-    @property
-    def serving(self) -> bool:
-        """Whether it was ready when last looked at, and has not ended since."""
 
     @property
     def child(self) -> Child | None:
@@ -107,10 +103,10 @@ class Process:
         self.changed()
         loop = asyncio.get_running_loop()
         ready_s = READY_S + self._reads() // READS_A_S
-        if first or ready_s > READY_S:
-            # systemd counts from the start of them all. Its watchdog waits as well: that one is to
-            # see a process that never comes back.
-            notify(f"EXTEND_TIMEOUT_USEC={int((ready_s + READY_S) * 1e6)}")
+        if first:
+            # systemd counts from the start of them all. Later it counts nothing: its watchdog
+            # hears the supervisor meanwhile.
+            notify(more_time(ready_s + READY_S))
         end = loop.time() + ready_s
         while child.alive:
             if await self._serves(child.pid) is not None:
@@ -154,6 +150,8 @@ class Process:
     async def stop(self) -> bool:
         clean = True
         if self.child is not None:
+            # systemd counts from the first of them all, of which a site may have many.
+            notify(more_time(self._patience_s + STOP_S))
             clean = await self.child.stop(self._patience_s)
             if not clean:
                 self._say(f"{self.name} did not end within {self._patience_s:g} s and was killed")

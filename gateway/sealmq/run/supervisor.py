@@ -107,11 +107,13 @@ class Supervisor:
                 part.child.signal(signal.SIGHUP)
 
     async def _watchdog(self) -> None:
+        """Say that this loop runs, also while a part does not serve: to start that one again is our
+        work, and systemd would end the others with it, for a broker on another machine as well.
+        """
         period = watchdog_s()
         while period is not None:
             await asyncio.sleep(period)
-            if all(part.serving for part in self._parts):
-                notify("WATCHDOG=1")
+            notify("WATCHDOG=1")
         await asyncio.Event().wait()
 
     def _write(self) -> None:

@@ -148,7 +148,7 @@ class Expected(Exception):
             1,
             [
                 "sealmq: /nowhere: No such file or directory",
-                "hint: check the path; `sealmq init SITE` makes a new site",
+                "hint: check the path",
             ],
         ),
         (

@@ -157,6 +157,30 @@ def test_ready_and_stopping_are_told_to_systemd(site: Site, folder: Path) -> Non
         while (last := systemd.recv(4096).decode()) == "WATCHDOG=1":
             pass
         assert last == "STOPPING=1"
+        # Ten seconds for each end, and ten to say so: a site may have many borders.
+        assert [systemd.recv(4096).decode() for _ in range(3)] == [
+            "EXTEND_TIMEOUT_USEC=20000000"
+        ] * 3
+
+
+def test_systemd_hears_that_the_supervisor_lives_while_a_process_does_not_come_back(
+    site: Site, folder: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(folder / "notify"))
+        systemd.settimeout(60)
+        env = {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "200000"}
+        up = site.up(env=env).ready()
+        while not systemd.recv(4096).decode().startswith("READY=1"):
+            pass
+        site.plan("mediator", "hang")
+        os.kill(site.row("mediator")["pid"], signal.SIGKILL)
+        # Read meanwhile: who is not read from blocks.
+        while len(site.told("mediator")) < 2:
+            assert systemd.recv(4096).decode() == "WATCHDOG=1"
+        assert [systemd.recv(4096).decode() for _ in range(4)] == ["WATCHDOG=1"] * 4
+        assert site.status()["code"] == 1
+        assert up.process.poll() is None
 
 
 def test_policy_off_is_shouted(folder: Path) -> None:
