@@ -61,21 +61,9 @@ def _raw(topic: str) -> bytes:
 
 
 class _Unopened(Opener):
-    def _open_inner(
-        self,
-        topic: bytes,
-        payload: bytearray,
-        o: int,
-        end: int,
-        roots: Any,
-        how: int,
-        s2: int,
-        now: int,
-        items: dict[int, bytes],
-        tails: Any,
-    ) -> Opened:
-        m1 = bytes(payload[o:end])
-        return Opened(tails[3], m1, tails[0], 0, 0, how, {})
+    def _open_inner(self, topic: bytes, payload: bytearray, o: int, end: int, *rest: Any) -> Opened:
+        _, how, _, _, _, tails = rest
+        return Opened(tails[3], bytes(payload[o:end]), tails[0], 0, 0, how, {})
 
     def _inside(
         self, plan: Plan, topic: bytes, head: bytes, plain: bytes, s2: int, now: int

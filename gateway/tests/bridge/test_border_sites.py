@@ -138,6 +138,49 @@ def test_a_border_that_is_killed_loses_and_doubles_nothing(
         assert {row["topic"].removeprefix("@north/border/outlet/") for row in crossed} == {"mill/1"}
 
 
+def test_what_is_cleared_is_cleared_behind_both_borders_once_also_over_kills(pair: Pair) -> None:
+    async def standing_for(name: str, filt: str, marker: str) -> set[str]:
+        async with hearing(pair, name, filt) as heard:  # what was published before has come, too
+            await publish(pair, [f"before {marker}"], "mill/9")
+            await heard.until(lambda texts: f"before {marker}" in texts)
+        async with hearing(pair, name, filt) as heard:
+            await publish(pair, [marker], "mill/9")
+            return {*await heard.until(lambda texts: marker in texts)} - {marker}
+
+    async def standing(marker: str) -> list[set[str]]:
+        """What a new reader is given, of the other site's border and of the own one's."""
+        readers = {"panel": "@north/#", "desk": "border/#"}
+        return [await standing_for(*reader, f"{marker} {reader[0]}") for reader in readers.items()]
+
+    async def scene() -> None:
+        async with client(pair["north"], "mill") as mill:
+            await mill.publish("mill/state", "on", qos=1, life=255, retain=True)
+            assert await standing("at first") == [{"on"}, {"on"}]
+            async with client(pair["south"], "desk") as desk:
+                for topic in ("border/inlet/border/outlet/mill/state", "mill/state"):
+                    with pytest.raises(Denied):
+                        await desk.clear(f"@north/{topic}", qos=1, life=LIFE)
+                with pytest.raises(Denied, match="nobody else"):
+                    await desk.clear("border/inlet/border/outlet/mill/state", qos=1, life=LIFE)
+            assert await standing("after others") == [{"on"}, {"on"}]
+            await mill.clear("mill/state", qos=1, life=LIFE)
+            assert await standing("cleared") == [set(), set()]
+            await mill.publish("mill/state", "off", qos=1, life=255, retain=True)
+            assert await standing("anew") == [{"off"}, {"off"}]
+            for site, role in (("north", "border-outlet"), ("south", "border-inlet")):
+                os.kill(pair[site].pid(role), signal.SIGKILL)
+            await mill.clear("mill/state", qos=1, life=LIFE)
+            assert await standing("over kills") == [set(), set()]
+
+    asyncio.run(scene())
+    for site, name in (("north", "outlet"), ("south", "inlet")):
+        crossed = pair[site].events(f"border-{name}", "border-crossed")
+        told = [row for row in crossed if row["topic"].endswith("mill/state")]
+        assert len({row["digest"] for row in told if row.get("detail") == "clear"}) == 2
+        assert len({row["digest"] for row in told if "detail" not in row}) == 2
+        assert pair[site].events(f"border-{name}", "border-dropped") == []
+
+
 def test_nobody_else_publishes_in_a_borders_place(pair: Pair) -> None:
     async def scene() -> None:
         async with client(pair["south"], "desk") as desk:
