@@ -21,7 +21,7 @@ _HIL = ("-m", "sealmq.cli", "hil", "run", "--json")
 # Runs of simulated sites: many of few sites, some of as many as the issue asks for.
 _SIMULATED = {
     "sites-20": ("--runs", "10000", "--sites", "20", "--rounds", "15", "--messages", "10"),
-    "sites-64": ("--runs", "200", "--sites", "64", "--rounds", "15"),
+    "sites-64": ("--runs", "10000", "--sites", "64", "--rounds", "15"),
 }
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bench_beside import (
-    INFLIGHT,
     START_S,
     Mosquittos,
     Processes,
     Way,
+    factory,
+    plain_client,
     ran,
     sealmq,
-    with_mosquitto,
 )
 from load_brokers import HOST, answers, free_port
 from load_cpu import LoadError, cpu_ns
@@ -56,9 +56,7 @@ class Agents:
     def start(self) -> None:
         """LoadError."""
         site = str(self._folder / "site")
-        words = ("--policy", "labels", "--example", "factory", "--key-file", f"{site}.key")
-        ran("init", site, *words, "--listen", f"{HOST}:{free_port()}")
-        with_mosquitto(site)
+        factory(site)
         self._processes.begin(*sealmq("up", site))
         ready = self._folder / "site" / "run" / "up.json"
         self._processes.until(lambda: ready.exists() and _up(site), "the site does not start")
@@ -137,10 +135,10 @@ def _through(
         if come >= count:
             all_there.set()
 
-    reader, listens = _client(users.get("in")), threading.Event()
+    reader, listens = plain_client(users.get("in")), threading.Event()
     reader.on_message = came
     reader.on_subscribe = lambda *_: listens.set()
-    sender = _client(users.get("out"))
+    sender = plain_client(users.get("out"))
     try:
         reader.connect(HOST, ports["in"])
         reader.loop_start()
@@ -171,14 +169,3 @@ def _through(
         for client in (sender, reader):
             client.disconnect()
             client.loop_stop()
-
-
-def _client(user: tuple[str, str] | None) -> Any:
-    from paho.mqtt.client import Client
-    from paho.mqtt.enums import CallbackAPIVersion
-
-    made: Any = Client(CallbackAPIVersion.VERSION2, client_id=f"bench-{secrets.token_hex(4)}")
-    made.max_inflight_messages_set(INFLIGHT)
-    if user is not None:
-        made.username_pw_set(*user)
-    return made

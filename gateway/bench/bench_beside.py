@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import signal
 import statistics
 import subprocess
@@ -14,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bench_print import Row, row
 from load_brokers import HOST, answers, free_port
@@ -157,11 +158,25 @@ def ran(*words: str) -> str:
     return done.stdout
 
 
-def with_mosquitto(site: str) -> None:
-    """Has a new site run a Mosquitto of its own."""
+def factory(site: str) -> None:
+    """A new site of the example, which runs a Mosquitto of its own. LoadError."""
+    words = ("--policy", "labels", "--example", "factory", "--key-file", f"{site}.key")
+    ran("init", site, *words, "--listen", f"{HOST}:{free_port()}")
     path = Path(site, "sealmq.toml")
     text = path.read_text()
     path.write_text(re.sub(r'(?m)^kind = "embedded"', 'kind = "mosquitto"', text))
+
+
+def plain_client(user: tuple[str, str] | None = None) -> Any:
+    """Of paho's, not connected, with INFLIGHT messages under way at most. user: with a password."""
+    from paho.mqtt.client import Client
+    from paho.mqtt.enums import CallbackAPIVersion
+
+    made = Client(CallbackAPIVersion.VERSION2, client_id=f"bench-{secrets.token_hex(4)}")
+    made.max_inflight_messages_set(INFLIGHT)
+    if user is not None:
+        made.username_pw_set(*user)
+    return made
 
 
 class Mosquittos:

@@ -14,9 +14,10 @@ from bench_beside import (
     Mosquittos,
     Processes,
     Way,
+    factory,
+    plain_client,
     ran,
     sealmq,
-    with_mosquitto,
 )
 from load_brokers import HOST, free_port
 from load_cpu import LoadError, cpu_ns
@@ -56,9 +57,7 @@ class Sites:
         """LoadError."""
         north, south = (str(self._folder / name) for name in ("north", "south"))
         for site in (north, south):
-            words = ("--policy", "labels", "--example", "factory", "--key-file", f"{site}.key")
-            ran("init", site, *words, "--listen", f"{HOST}:{free_port()}")
-            with_mosquitto(site)
+            factory(site)
         at = f"{HOST}:{free_port()}"
         said = {site: ran("peer", "fingerprint", site).strip() for site in (north, south)}
         ran("peer", "add", north, "south", "--fingerprint", said[south], "--listen", at,
@@ -118,9 +117,7 @@ class Outlet:
     def start(self) -> None:
         """LoadError."""
         site = str(self._site)
-        words = ("--policy", "labels", "--example", "factory", "--key-file", f"{site}.key")
-        ran("init", site, *words, "--listen", f"{HOST}:{free_port()}")
-        with_mosquitto(site)
+        factory(site)
         policy = self._site / "sealmq.toml"
         policy.write_text(policy.read_text().replace("[labels]\n", "[labels]\nfor-south = []\n", 1))
         nobody, at = f"SHA256:{'ab' * 32}", f"{HOST}:{free_port()}"
@@ -184,12 +181,8 @@ class Brokers:
 
     def cost_ns(self, count: int, size: int) -> int:
         """Of both brokers. LoadError."""
-        from paho.mqtt.client import Client
-        from paho.mqtt.enums import CallbackAPIVersion
-
         pids = [one.pid for one in self._both.processes.all]
-        client: Any = Client(CallbackAPIVersion.VERSION2, client_id="bench")
-        client.max_inflight_messages_set(INFLIGHT)
+        client = plain_client()
         client.connect(HOST, self._port)
         client.loop_start()
         try:

@@ -45,10 +45,6 @@ if _TYPING:
 
     Tails = tuple[int, bytes, bytes, str, bytes]
 
-# Classes that may come with each how (SPEC.md 6.2, step 5), as bits; class clear never does.
-_CLASSES = (0b011, 0b110, 0b100, 0b111)
-
-
 # age: seconds since it was published. how: 0 live, 1 retained, 2 will, 3 queued. tlv: the policy
 # families' items, {type as it came: bytes}. A named tuple, as on a device setting an attribute
 # costs more than making all of one.
@@ -62,6 +58,9 @@ _WINDOW_LEN = 24
 
 
 class Reader:
+    # Classes that may come with each how (SPEC.md 6.2, step 5), as bits; class clear never does.
+    classes = (0b011, 0b110, 0b100, 0b111)
+
     # limit: how many roots, ciphers, windows and topics are kept of each kind. A reader of more
     # labels than that goes on fetching their records (SPEC.md 4.4, op 0x83). known_tlv: types, from
     # 32, that the application takes with their critical bit.
@@ -292,7 +291,7 @@ class Reader:
         tails: "Tails",
     ) -> Message:
         suite, kind, untimed, epoch, sender, boot, salt, ctr, t_pub, life = get_m1(payload, o, end)
-        if not _CLASSES[how] >> kind & 1 or (untimed and kind != WILL):
+        if not self.classes[how] >> kind & 1 or (untimed and kind != WILL):
             raise Malformed("class %d, untimed %d in an m3 with how %d" % (kind, untimed, how))
         since = t_pub
         if untimed or items:

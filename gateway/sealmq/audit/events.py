@@ -125,7 +125,9 @@ EVENTS: Mapping[str, Event] = {
     "peer-blocked": Event(("peer", "rating")),
     "peer-unblocked": Event(("peer", "rating")),
     # Borders.
-    "border-crossed": Event(("border", "topic", "label", "label_out", "sender", "digest")),
+    "border-crossed": Event(
+        ("border", "topic", "label", "label_out", "sender", "digest"), ("detail",)
+    ),
     "border-dropped": Event(("border", "topic", "reason"), ("digest",)),
     # The log itself.
     "log-opened": Event(("chain", "lines"), ("notes",)),

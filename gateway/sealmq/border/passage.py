@@ -19,7 +19,7 @@ from sealmq.bridge.passing import head
 from sealmq.client.values import How
 from sealmq.client.values import Message as Delivered
 from sealmq.site.model import Border
-from sealmq_spec.const import RETAINED
+from sealmq_spec.const import CLEAR, LIVE
 from sealmq_spec.errors import Malformed, SealError
 from sealmq_spec.origin import message_id
 from sealmq_spec.topics import check_topic
@@ -65,6 +65,8 @@ class Passage:
             of = self._border.label_in if message.label_number == label else message.label
             if why := self._border.refuses(topic, of):
                 raise Malformed(why)
+            if said.kind == CLEAR and plain:
+                raise Malformed("a clear has nothing inside")
             place = self._border.place(topic)
             raw = check_topic(place)
         except SealError as error:
@@ -72,13 +74,13 @@ class Passage:
             return False
         seen = self._spool.look(said.origin, said.ctr)
         if seen != NEW:
-            # What is retained comes with each subscription, however old it is.
-            if seen == OLD and message.how is not How.RETAINED:
+            # What is retained comes with each subscription, however old it is; a clear does not.
+            if seen == OLD and (said.kind == CLEAR or message.how is not How.RETAINED):
                 self.drop(topic, "late: 64 of its sender came before it", digest)
             return False
         sender = self._senders.get(said.sender, "") if not self._peer else ""
         m1 = self._seal(raw, bytes(plain), said.kind, said.life, said.t_pub)
-        one = Message(place, said.kind == RETAINED, sender or f"#{said.sender}", digest, m1)
+        one = Message(place, said.kind != LIVE, sender or f"#{said.sender}", digest, m1)
         self._spool.put(one, said.origin, said.ctr)
         return True
 
@@ -92,6 +94,7 @@ class Passage:
             if why := self._border.refuses(topic, self._border.label_in):
                 self.ended(one, why)
                 continue
+            cleared = {"detail": "clear"} if head(one.message.m1).kind == CLEAR else {}
             self._audit(
                 "border-crossed",
                 border=self._border.name,
@@ -100,6 +103,7 @@ class Passage:
                 label_out=self._border.label_out,
                 sender=one.message.sender,
                 digest=one.message.digest.hex(),
+                **cleared,
             )
             found.append(one)
         return found

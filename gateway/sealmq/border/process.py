@@ -122,16 +122,23 @@ class Crossing:
             some = self._passage.waiting(_BATCH)
             await self._audit.synced()
             async with asyncio.TaskGroup() as group:
-                for one in some:
+                sent = [
                     group.create_task(self._one(one), name=f"border: message {one.seq}")
+                    for one in some
+                ]
+            # In the order in which they came: what is sent again after a kill is all from one of
+            # them on, so that nothing that was retained stands again where it has been cleared.
+            for one, task in zip(some, sent, strict=True):
+                self._passage.ended(one, task.result())
 
-    async def _one(self, one: Waiting) -> None:
-        message, why = one.message, ""
+    async def _one(self, one: Waiting) -> str:
+        """Why it will never be taken, "": the broker has it."""
+        message = one.message
         try:
             await deliver(self._publishing, message.topic, message.m1, message.retain)
         except SealError as error:
-            why = str(error)
-        self._passage.ended(one, why)
+            return str(error)
+        return ""
 
     # --- what it tells ---
 

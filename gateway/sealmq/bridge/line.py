@@ -228,19 +228,28 @@ def same(der: bytes | None, peer: Peer) -> bool:
 async def call(own: Own, peer: Peer) -> Line:
     """A line to a peer that listens. LineLost."""
     line = await _call(own, peer)
-    kind, _ = await line.receive()
+    kind = await _first(line)
     if kind == WHO:
         line.send(CERTIFICATE, own.der)
         try:
-            await line.receive()
+            await _first(line)
         finally:
             await line.close()
         line = await _call(own, peer)
-        kind, _ = await line.receive()
+        kind = await _first(line)
     if kind != HELLO:
         await line.close()
         raise LineLost("the peer does not know this site's certificate")
     return line
+
+
+# Who does not know this site closes the line, and says nothing.
+async def _first(line: Line) -> int:
+    try:
+        kind, _ = await line.receive()
+    except LineLost as error:
+        raise LineLost(f"{error}: does it have this site's fingerprint?") from None
+    return kind
 
 
 async def _call(own: Own, peer: Peer) -> Line:

@@ -129,6 +129,8 @@ class Neighbour:
     async def _listening(self) -> None:
         def hear(what: str) -> None:
             log.info("%s: %s", self._name, what)
+            if self.line is None:
+                self._host.say(self._name, f"waiting for its call; {what}")
 
         async with Listener(self._host.own, self._peer, hear).serving() as listener:
             self._host.say(self._name, "waiting for its call")

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from sealmq.client import Client, ClientError, Options
+from sealmq.client import Client, Options
 from sealmq.client.cipher import make
 from sealmq.client.opener import Opener, Plan
 from sealmq.client.operations import Draft
 from sealmq.client.values import Message, News
 from sealmq_spec.const import LIVE, WILL
 from sealmq_spec.envelope import CTR1, get_m1
-from sealmq_spec.errors import Malformed, SealError
+from sealmq_spec.errors import Malformed
 from sealmq_spec.reader import Message as Opened
 from sealmq_spec.tlv import EMPTY
 from sealmq_spec.topics import check_topic
@@ -61,21 +61,9 @@ def _raw(topic: str) -> bytes:
 
 
 class _Unopened(Opener):
-    def _open_inner(
-        self,
-        topic: bytes,
-        payload: bytearray,
-        o: int,
-        end: int,
-        roots: Any,
-        how: int,
-        s2: int,
-        now: int,
-        items: dict[int, bytes],
-        tails: Any,
-    ) -> Opened:
-        m1 = bytes(payload[o:end])
-        return Opened(tails[3], m1, tails[0], 0, 0, how, {})
+    def _open_inner(self, topic: bytes, payload: bytearray, o: int, end: int, *rest: Any) -> Opened:
+        _, how, _, _, _, tails = rest
+        return Opened(tails[3], bytes(payload[o:end]), tails[0], 0, 0, how, {})
 
     def _inside(
         self, plan: Plan, topic: bytes, head: bytes, plain: bytes, s2: int, now: int
@@ -133,6 +121,3 @@ class Passing(Client):
         """The same with QoS 1, as `publish_nowait`."""
         draft = _new(Draft, (topic, _raw(topic), m1, 1, retain, LIVE, 0, EMPTY, True))
         return self._operations.publish_nowait(draft, over)
-
-
-__all__ = ["ClientError", "Head", "Passing", "SealError", "head"]

@@ -95,6 +95,8 @@ class Bridge:
         self._out: dict[Import, Passing] = {}
         # What this site's own policy does not let go to a peer, and why; when it is tried again.
         self._closed: dict[Import, str] = {}
+        # Labels that are imported here, and not exported there.
+        self._lacks: dict[str, list[str]] = {}
         self._again, self._wait = 0.0, _CLOSED_S[0]
         # Its name is the one that its neighbours know it by.
         self.judge: Judge = judging.of(
@@ -324,6 +326,8 @@ class Bridge:
         imports = self.traffic.imports
         for which in [one for one, where in imports.items() if where.peer == name]:
             del imports[which]
+        wanted = {where.label for where in self._in if where.peer == name}
+        self._lacks[name] = sorted(wanted - numbers.keys())
         for label, number in numbers.items():
             if Import(name, label) in self._in:
                 imports[(site, number)] = Import(name, label)
@@ -474,6 +478,9 @@ class Bridge:
         said = {**self._said, **{name: one.said for name, one in self._far.items()}}
         for which, why in self._closed.items():
             said[which.peer] += f"; {which.label} does not go there: {why}"
+        for name, labels in self._lacks.items():
+            if labels:
+                said[name] += f"; it does not export {', '.join(labels)}"
         lines = {
             name: {
                 "line": line,

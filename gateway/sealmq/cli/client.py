@@ -339,10 +339,13 @@ def _next(args: argparse.Namespace, done: _Added, paths: list[Path]) -> str:
         rows, folder = shlex.quote(args.rows), shlex.quote(str(paths[0].parent))
         files = f"--csv {rows} --enrolments {folder}"
         return f"sealmq board flash {files} --firmware FILE --port PORT"
-    name = done.drawn[0]["name"]
-    if done.config.clients[name].kind == "device":
-        return f"sealmq board build --enrolment {file} --wifi ask -o {name}.board"
-    return f"sealmq sub --enrolment {file} -t '#' -v"
+    client = done.config.clients[done.drawn[0]["name"]]
+    if client.kind == "device":
+        return f"sealmq board build --enrolment {file} --wifi ask -o {client.name}.board"
+    # No wildcard of the first level reaches what comes from a peer.
+    _, at, peer = client.label.rpartition("@")
+    filt = f"@{peer}/#" if at else "#"
+    return f"sealmq sub --enrolment {file} -t '{filt}' -v"
 
 
 # One that was removed and comes back has another secret. sealmq.toml has to say so, or a backup

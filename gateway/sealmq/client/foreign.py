@@ -4,7 +4,7 @@ of one whose inner tag fails: that a site on its way has made or changed it. San
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sealmq.feedback import NAME, Said
 from sealmq_spec.origin import Reader as _Reader
@@ -13,9 +13,6 @@ from sealmq_spec.reader import Message
 
 from .opener import Plan, Whole
 from .seal import command_body
-
-if TYPE_CHECKING:
-    from sealmq_spec.reader import Tails
 
 _MOST, _EVERY_MS = 5, 60_000
 """So many complaints in so many ms: fewer than a site takes of a client for long (GATEWAY.md G11),
@@ -33,21 +30,11 @@ class Reader(Whole, _Reader):
             super()._plan_inner(plan, plain)
 
     def _open_inner(
-        self,
-        topic: bytes,
-        payload: bytearray,
-        o: int,
-        end: int,
-        roots: Any,
-        how: int,
-        s2: int,
-        now: int,
-        items: dict[int, bytes],
-        tails: Tails,
+        self, topic: bytes, payload: bytearray, o: int, end: int, *rest: Any
     ) -> Message:
         if topic[:1] == b"@":
             self.last = message_id(memoryview(payload)[o:end])
-        return super()._open_inner(topic, payload, o, end, roots, how, s2, now, items, tails)
+        return super()._open_inner(topic, payload, o, end, *rest)
 
 
 class Complaints:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from sealmq.kinds import OF_THE_SITE
+
 from .model import Config
 
 # Read when a process starts, and not again.
@@ -17,7 +19,6 @@ _AT_START = (
     "site",
     "broker",
     "mediator",
-    "peers",
     "borders",
     "policy.order",
     "limits.queue_messages",
@@ -43,6 +44,9 @@ class Difference(NamedTuple):
     @property
     def at_next_start(self) -> bool:
         """Whether a running site goes on as before."""
+        if self.key.startswith("peers."):
+            # A bridge that runs goes by what is changed; a site without a peer has none.
+            return self.was is None
         begins = any(self.key == name or self.key.startswith(f"{name}.") for name in _AT_START)
         return begins and self.key not in _LIVE
 
@@ -62,7 +66,7 @@ def differences(before: Config, after: Config) -> list[Difference]:
 
     At most 1,000, and one more that counts the rest.
     """
-    found = sorted(_differences("", _plain(before), _plain(after)), key=lambda row: row.key)
+    found = sorted(_differences("", _said(before), _said(after)), key=lambda row: row.key)
     if len(found) > _MOST:
         found[_MOST:] = [Difference("and others", None, f"{len(found) - _MOST} keys")]
     return found
@@ -75,6 +79,16 @@ def _differences(key: str, old: Any, new: Any) -> Iterator[Difference]:
             yield from _differences(inside, old.get(name), new.get(name))
     elif old != new:
         yield Difference(key, *(None if x is None else _short(json.dumps(x)) for x in (old, new)))
+
+
+def _said(config: Config) -> Any:
+    """Without what no file says: clients and labels that come with peers and borders."""
+    found = _plain(config)
+    made = [name for name, client in config.clients.items() if client.kind in OF_THE_SITE]
+    for table, names in (("clients", made), ("labels", [n for n in config.labels if "@" in n])):
+        for name in names:
+            del found[table][name]
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -87,7 +87,10 @@ def check_name(name: str, key: str) -> None:
 def check_label(name: str, labels: Mapping[str, Label], key: str) -> None:
     if name not in labels and name not in BUILT_IN:
         hint = near(name, (*labels, *BUILT_IN))
-        if not labels:
+        _, at, peer = name.rpartition("@")
+        if at and not any(known.endswith(f"@{peer}") for known in labels):
+            hint = f"nothing is imported from {peer}: who has its labels needs another one, or goes"
+        elif not labels:
             hint += "; a new one goes below [labels]: NAME = []"
         raise ConfigError(f"there is no label {name!r}", hint, key=key, label=name)
 

@@ -1,19 +1,15 @@
-"""Sites joined to a graph on loopback, each with a broker and processes of its own; made and
-joined by the commands that operators type. b1's client `boiler` publishes, and the last site's
-`panel` reads; who lies between has neither a client nor a key.
+"""Sites joined to a graph, by the commands that operators type. b1's client `boiler` publishes, and
+the last site's `panel` reads; who lies between has neither a client nor a key.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
-import os
 import re
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,16 +17,11 @@ from typing import Any
 
 import pytest
 
-from run.sites import Site, Up, command, until
-from sealmq.bridge import told
-from sealmq.client import Client, Message, Options
-from sealmq.client.lent import lent_client
-from sealmq.site.layout import Layout
+from bridge.joined import LIFE, Heard, Joined, client
+from run.sites import command, until
 from typed_page import free_port
 
 Link = tuple[str, str]
-LIFE = 12  # 2^12 s
-_BAD_UP = Path(__file__).parent / "bad" / "bad_up.py"
 
 
 class Cable:
@@ -82,63 +73,6 @@ class Cable:
                 end.shutdown(socket.SHUT_RDWR)
         a.close()
         self._ends.discard(a)
-
-
-class Joined(Site):
-    """A site of the graph. bad: its bridge is one that turns bad (bad/bad_bridge.py)."""
-
-    bad = False
-
-    def up(self, *options: str, env: dict[str, str] | None = None) -> Up:
-        what = [str(_BAD_UP)] if self.bad else ["-m", "sealmq.cli", "up"]
-        made = Up.start(self, [*what, str(self.root), *options], env or {})
-        self.ups.append(made)
-        return made
-
-    def pid(self, role: str = "bridge") -> int:
-        told_by = json.loads((self.root / "run" / "up.json").read_text())["processes"]
-        return int(told_by[role]["pid"])
-
-    def kill(self) -> None:
-        """kill -9 of all its processes, the supervisor first."""
-        pids = [row["pid"] for row in self._processes().values()]
-        for pid in (self.ups[-1].process.pid, *pids):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.ups[-1].process.wait(30)
-
-    def _processes(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.root / "run" / "up.json").read_text())["processes"]
-        return found
-
-    def lines(self) -> dict[str, str]:
-        """What is said of each peer's line."""
-        layout = Layout.of(self.root)
-        rows = json.loads(command("peer", "list", str(self.root), "--json"))["peers"]
-        return {row["name"]: told.line(layout, row["name"])["line"] for row in rows}
-
-    def asked(self, op: str, **fields: Any) -> dict[str, Any]:
-        return told.ask(Layout.of(self.root), op, **fields)
-
-    def edges(self) -> list[Any]:
-        """Ratings that it knows; none while its bridge begins."""
-        try:
-            return list(self.asked("show")["edges"])
-        except told.NotRunning:
-            return []
-
-    def events(self, *names: str) -> list[dict[str, Any]]:
-        """Of the bridge's audit log."""
-        rows = []
-        for path in sorted((self.root / "audit" / "bridge").glob("*")):
-            for line in path.read_text().splitlines():
-                with contextlib.suppress(ValueError):
-                    rows.append(json.loads(line))
-        return [row for row in rows if row["event"] in names]
-
-    def dropped(self) -> set[str]:
-        """Topics of messages that are named as given up here."""
-        return {row["topic"].removeprefix("@b1/") for row in self.events("bridge-dropped")}
 
 
 @dataclass
@@ -255,40 +189,6 @@ class Graph:
     def dropped(self) -> set[str]:
         """Topics of messages that are named as given up somewhere."""
         return {topic for site in self.sites.values() for topic in site.dropped()}
-
-
-@asynccontextmanager
-async def client(site: Site, name: str, options: Options | None = None) -> AsyncIterator[Client]:
-    async with await lent_client(site.root, name, options=options) as made:
-        yield made
-
-
-class Heard:
-    """What a reader got."""
-
-    def __init__(self, of: Client) -> None:
-        self.messages: list[Message] = []
-        self.client = of
-        self._task = asyncio.create_task(self._read(of))
-
-    async def _read(self, of: Client) -> None:
-        async for message in of.messages():
-            self.messages.append(message)
-
-    async def until(self, true: Callable[[list[str]], bool], seconds: float = 60) -> list[str]:
-        async with asyncio.timeout(seconds):
-            while not true(self.texts):  # noqa: ASYNC110 - a message has no event of its own
-                await asyncio.sleep(0.02)
-        return self.texts
-
-    @property
-    def texts(self) -> list[str]:
-        return [message.payload.decode() for message in self.messages]
-
-    @property
-    def topics(self) -> list[str]:
-        """As at their own site."""
-        return [message.topic.removeprefix("@b1/") for message in self.messages]
 
 
 @asynccontextmanager

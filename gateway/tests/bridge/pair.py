@@ -4,51 +4,15 @@ type: north listens and exports, south calls and imports.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
-import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from run.sites import Site, Up, sealmq, until
+from bridge.joined import Joined
+from run.sites import Site, sealmq, until
 from typed_page import free_port
-
-
-class Joined(Site):
-    """A site of the pair."""
-
-    def up(self, *options: str, env: dict[str, str] | None = None) -> Up:
-        made = Up.start(self, ["-m", "sealmq.cli", "up", str(self.root), *options], env or {})
-        self.ups.append(made)
-        return made.ready()
-
-    def line(self) -> dict[str, Any]:
-        """What `sealmq peer list` says of its one peer."""
-        done = sealmq("peer", "list", str(self.root), "--json")
-        rows: list[dict[str, Any]] = json.loads(done.stdout)["peers"]
-        return rows[0]
-
-    def bridge(self) -> int:
-        return self.pid("bridge")
-
-    def pid(self, role: str) -> int:
-        told = json.loads((self.root / "run" / "up.json").read_text())["processes"]
-        return int(told[role]["pid"])
-
-    def dropped(self) -> list[dict[str, Any]]:
-        """What the bridge's audit log names."""
-        return self.events("bridge", "bridge-dropped")
-
-    def events(self, role: str, event: str) -> list[dict[str, Any]]:
-        """What that process's audit log says of this."""
-        rows = []
-        for path in sorted((self.root / "audit").glob(f"{role}/*")):
-            for line in path.read_text().splitlines():
-                with contextlib.suppress(ValueError):
-                    rows.append(json.loads(line))
-        return [row for row in rows if row["event"] == event]
-
 
 Pair = dict[str, Joined]
 
@@ -59,11 +23,22 @@ def ran(*words: str) -> str:
     return done.stdout
 
 
-def made(folder: Path, name: str) -> Joined:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+@contextmanager
+def two_sites() -> Iterator[Pair]:
+    """Not joined yet. What was started ends with them."""
+    with tempfile.TemporaryDirectory(prefix="sealmq-") as name:
+        sites = {one: _made(Path(name), one) for one in ("north", "south")}
+        try:
+            yield sites
+        finally:
+            for site in sites.values():
+                for up in site.ups:
+                    up.end()
+
+
+def _made(folder: Path, name: str) -> Joined:
     root, key = folder / name, folder / f"{name}.key"
-    words = ("--key-file", str(key), "--listen", f"127.0.0.1:{port}")
+    words = ("--key-file", str(key), "--listen", f"127.0.0.1:{free_port()}")
     ran("init", str(root), "--policy", "labels", *words)
     site = Joined(root, key)
     text = (root / "sealmq.toml").read_text()
@@ -90,5 +65,17 @@ def join(sites: Pair, label: str) -> None:
         "--import", label)  # fmt: skip
 
 
+def up(pair: Pair) -> None:
+    """Both, one after the other."""
+    for site in pair.values():
+        site.up().ready()
+
+
 def joined(pair: Pair) -> None:
-    until(lambda: all(site.line()["line"] == "up" for site in pair.values()), "the line")
+    until(lambda: all(line(site) == "up" for site in pair.values()), "the line")
+
+
+def line(site: Joined) -> str:
+    """Of its one peer."""
+    [said] = site.lines().values()
+    return said

@@ -14,6 +14,7 @@ import pytest
 
 from mediator_world import NOW_MS, PANEL, SENSOR, World
 from sealmq.aead import make
+from sealmq.border import process
 from sealmq.border.ends import Plain
 from sealmq.border.passage import Passage
 from sealmq.border.process import Crossing
@@ -36,7 +37,7 @@ from sealmq.run.ready import Ready
 from sealmq.site.check import parse
 from sealmq.site.layout import Layout
 from sealmq.site.model import Border
-from sealmq_spec.const import LIVE, RETAINED, WILL
+from sealmq_spec.const import CLEAR, LIVE, RETAINED, WILL
 from sealmq_spec.errors import Malformed, Replay, SealError, Stale, Unauthentic
 from sealmq_spec.identity import Identity
 from sealmq_spec.origin import message_id
@@ -195,10 +196,15 @@ def sent(world: World, m1: bytes, number: int = SENSOR, flags: int = 2, boot: in
 
 
 def held(
-    world: World, number: int = SENSOR, kind: int = LIVE, life: int = 0, age: int = 0
+    world: World,
+    number: int = SENSOR,
+    kind: int = LIVE,
+    life: int = 0,
+    age: int = 0,
+    text: bytes = b"21.5",
 ) -> bytes:
     """As a border seals it in its first boot session."""
-    return seal_inner(world.session(number), TOPIC, b"21.5", kind, life, NOW - age)
+    return seal_inner(world.session(number), TOPIC, text, kind, life, NOW - age)
 
 
 def test_a_message_that_is_sent_again_after_a_kill_is_read_once() -> None:
@@ -245,6 +251,9 @@ def test_a_border_sends_nothing_of_another_sender() -> None:
         ({"kind": RETAINED}, 2, Malformed),
         ({"kind": WILL}, 2, Malformed),
         ({"kind": LIVE}, 3, Malformed),
+        ({"kind": CLEAR, "text": b""}, 2, Malformed),
+        ({"kind": CLEAR}, 3, Malformed),
+        ({"kind": CLEAR, "text": b"", "age": 61}, 3, Stale),
     ],
 )
 def test_what_a_border_sends_is_judged(
@@ -254,13 +263,14 @@ def test_what_a_border_sends_is_judged(
     with pytest.raises(error):
         sent(world, held(world, **more), flags=flags)
     assert sent(world, held(world, age=128, life=7)).life == 7, "its age is that of the first one"
+    assert sent(world, held(world, kind=CLEAR, text=b""), flags=3).kind == CLEAR
 
 
 # --- what passes ----------------------------------------------------------------------------------
 
 BORDER = Border("outlet", "machine", "shared", ("mill/+", "state"), True)
 IMPORT = Border("inlet", "orders@south", "machine", ("@south/#",), True)
-LABEL = 7
+LABEL, OUT = 7, 6
 
 
 def incoming(ctr: int = 3, sender: int = 5, kind: int = LIVE, untimed: bool = False) -> bytes:
@@ -273,7 +283,8 @@ def incoming(ctr: int = 3, sender: int = 5, kind: int = LIVE, untimed: bool = Fa
 def delivered(topic: str = "mill/1", text: bytes = b"21.5", label: int = LABEL, **more: Any) -> Any:
     plain = Plain(text)
     plain.m1 = incoming(**more)
-    return Delivered(topic, plain, f"#{label}", "#5", 0, How.LIVE, 1, label_number=label)
+    how = How.RETAINED if more.get("kind") == CLEAR else How.LIVE
+    return Delivered(topic, plain, f"#{label}", "#5", 0, how, 1, label_number=label)
 
 
 class Run:
@@ -293,7 +304,7 @@ class Run:
         if self.away:
             raise ClientError("no boot session")
         self.sealed.append((topic, payload, kind, life, t_pub))
-        return b"sealed %d" % len(self.sealed) + os.urandom(8)
+        return incoming(len(self.sealed), OUT, kind) + b"sealed %d" % len(self.sealed)
 
     def _audit(self, event: str, **fields: str) -> None:
         self.said.append({"event": event, **fields})
@@ -324,6 +335,61 @@ def test_what_passes_is_sealed_with_the_time_and_life_of_the_first_one(run: Run)
     ]
     [one, two] = run.passage.waiting(100)
     assert (one.message.retain, two.message.retain) == (False, True)
+
+
+def test_a_clear_passes_once_with_the_time_and_life_of_the_first_one_and_is_told(run: Run) -> None:
+    clear = delivered("state", b"", ctr=5, kind=CLEAR)
+    run.take(delivered("state", b"on", ctr=4, kind=RETAINED), clear, clear)
+    assert run.sealed[1:] == [(b"border/outlet/state", b"", CLEAR, 5, NOW)]
+    [one, two] = run.passage.waiting(100)
+    assert (one.message.retain, two.message.retain) == (True, True)
+    assert [row.get("detail") for row in run.said] == [None, "clear"]
+    assert run.said[1]["digest"] == message_id(clear.payload.m1).hex()
+    run.take(delivered("mill/1/secret", b"", ctr=6, kind=CLEAR))
+    run.take(delivered("state", b"words", ctr=7, kind=CLEAR))
+    run.take(delivered(ctr=99), delivered("state", b"", ctr=8, kind=CLEAR))
+    assert [why.partition(":")[0] for why in run.named()] == [
+        "not listed",
+        "a clear has nothing inside",
+        "late",
+    ]
+
+
+def test_what_has_been_cleared_is_not_retained_again_after_a_kill(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker has the clear, and its answer about what was there before is lost by the kill."""
+    run.take(
+        delivered("state", b"on", ctr=4, kind=RETAINED), delivered("state", b"", ctr=5, kind=CLEAR)
+    )
+    crossing = Crossing.__new__(Crossing)
+    for name, value in {
+        "_passage": run.passage, "_spool": run.spool, "_publishing": None, "_news": asyncio.Event(),
+        "_audit": SimpleNamespace(synced=lambda: asyncio.sleep(0)),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(crossing, name, value, raising=False)
+    answered: list[bytes] = []
+    came = asyncio.Event()
+
+    async def deliver(_: Any, topic: str, m1: bytes, retain: bool) -> None:
+        if head(m1).kind == RETAINED:
+            await asyncio.Event().wait()
+        answered.append(m1)
+        came.set()
+
+    monkeypatch.setattr(process, "deliver", deliver)
+
+    async def killed() -> None:
+        work = asyncio.create_task(crossing._publish())
+        await came.wait()
+        await asyncio.sleep(0)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+    asyncio.run(killed())
+    assert head(answered[0]).kind == CLEAR
+    again = [head(m1).kind for _, m1 in run.out()]
+    assert again == [RETAINED, CLEAR], "the clear comes again after it"
 
 
 def test_a_kill_at_any_moment_neither_loses_nor_doubles(tmp_path: Path) -> None:

@@ -9,22 +9,20 @@ import json
 import os
 import re
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from bridge.graph import Heard, client
-from bridge.pair import Pair, join, joined, made, ran, written
+from bridge.joined import LIFE, Heard, client, standing
+from bridge.pair import Pair, join, joined, ran, two_sites, up, written
 from run.sites import sealmq
 from sealmq.client import Client
 from sealmq.client.errors import TimedOut
 from sealmq.kglink import KgClient, KgDenied
 from sealmq_spec.errors import Denied
 
-LIFE = 12  # 2^12 s
 OUTLET = """
 [borders.outlet]
 from = "machine"
@@ -52,8 +50,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    with tempfile.TemporaryDirectory(prefix="sealmq-") as name:
-        sites = {one: made(Path(name), one) for one in ("north", "south")}
+    with two_sites() as sites:
         written(sites["north"], "machine = []\nshared = []", 'mill = { label = "machine" }')
         join(sites, "shared")
         written(sites["north"], "", "", OUTLET)
@@ -63,15 +60,9 @@ def pair() -> Iterator[Pair]:
             'panel = { label = "watch", kind = "app" }\ndesk = { label = "office", kind = "app" }',
             INLET,
         )
-        try:
-            for site in sites.values():
-                site.up()
-            joined(sites)
-            yield sites
-        finally:
-            for site in sites.values():
-                for up in site.ups:
-                    up.end()
+        up(sites)
+        joined(sites)
+        yield sites
 
 
 @asynccontextmanager
@@ -105,10 +96,10 @@ def test_a_listed_topic_is_read_at_the_other_site_by_who_has_no_key_of_its_label
             assert (desk.messages[0].label, desk.messages[0].sender) == ("office", "inlet.out")
 
     asyncio.run(scene())
-    [out] = pair["north"].events("border-outlet", "border-crossed")
+    [out] = pair["north"].events("border-crossed", role="border-outlet")
     assert (out["topic"], out["label"], out["label_out"]) == ("mill/1", "machine", "shared")
     assert (out["border"], out["sender"], len(out["digest"])) == ("outlet", "mill", 32)
-    [into] = pair["south"].events("border-inlet", "border-crossed")
+    [into] = pair["south"].events("border-crossed", role="border-inlet")
     assert into["topic"] == "@north/border/outlet/mill/1"
     assert into["sender"].startswith("#"), "no client of this site"
 
@@ -133,9 +124,51 @@ def test_a_border_that_is_killed_loses_and_doubles_nothing(
 
     asyncio.run(scene())
     for one, name in (("north", "outlet"), ("south", "inlet")):
-        assert pair[one].events(f"border-{name}", "border-dropped") == []
-        crossed = pair[one].events(f"border-{name}", "border-crossed")
+        assert pair[one].events("border-dropped", role=f"border-{name}") == []
+        crossed = pair[one].events("border-crossed", role=f"border-{name}")
         assert {row["topic"].removeprefix("@north/border/outlet/") for row in crossed} == {"mill/1"}
+
+
+def test_what_is_cleared_is_cleared_behind_both_borders_once_also_over_kills(pair: Pair) -> None:
+    async def retained(marker: str) -> list[set[str]]:
+        """Of the other site's border, and of the own one's."""
+        readers = {"panel": "@north/#", "desk": "border/#"}
+        return [
+            await standing(
+                partial(hearing, pair, name, filt),
+                lambda text: publish(pair, [text], "mill/9"),
+                f"{marker}-{name}",
+            )
+            for name, filt in readers.items()
+        ]
+
+    async def scene() -> None:
+        async with client(pair["north"], "mill") as mill:
+            await mill.publish("mill/state", "on", qos=1, life=255, retain=True)
+            assert await retained("at first") == [{"on"}, {"on"}]
+            async with client(pair["south"], "desk") as desk:
+                for topic in ("border/inlet/border/outlet/mill/state", "mill/state"):
+                    with pytest.raises(Denied):
+                        await desk.clear(f"@north/{topic}", qos=1, life=LIFE)
+                with pytest.raises(Denied, match="nobody else"):
+                    await desk.clear("border/inlet/border/outlet/mill/state", qos=1, life=LIFE)
+            assert await retained("after others") == [{"on"}, {"on"}]
+            await mill.clear("mill/state", qos=1, life=LIFE)
+            assert await retained("cleared") == [set(), set()]
+            await mill.publish("mill/state", "off", qos=1, life=255, retain=True)
+            assert await retained("anew") == [{"off"}, {"off"}]
+            for site, role in (("north", "border-outlet"), ("south", "border-inlet")):
+                os.kill(pair[site].pid(role), signal.SIGKILL)
+            await mill.clear("mill/state", qos=1, life=LIFE)
+            assert await retained("over kills") == [set(), set()]
+
+    asyncio.run(scene())
+    for site, name in (("north", "outlet"), ("south", "inlet")):
+        crossed = pair[site].events("border-crossed", role=f"border-{name}")
+        told = [row for row in crossed if row["topic"].endswith("mill/state")]
+        assert len({row["digest"] for row in told if row.get("detail") == "clear"}) == 2
+        assert len({row["digest"] for row in told if "detail" not in row}) == 2
+        assert pair[site].events("border-dropped", role=f"border-{name}") == []
 
 
 def test_nobody_else_publishes_in_a_borders_place(pair: Pair) -> None:
@@ -207,14 +240,12 @@ def test_a_borders_clients_in_other_hands_reach_what_its_table_lists_and_nothing
 def test_what_was_made_by_a_border_circles_through_no_other(pair: Pair) -> None:
     """South sends back what it was let have; north has a border for what comes."""
     for name, site in pair.items():
-        for up in site.ups[-1:]:
-            assert up.end() == 0, name
+        assert site.ups[-1].end() == 0, name
     written(pair["south"], "reply = []", 'parrot = { label = "reply", kind = "app" }')
     written(pair["north"], "", "", BACK)
     for words in (("south", "north", "--export", "reply"), ("north", "south", "--import", "reply")):
         ran("peer", "add", str(pair[words[0]].root), *words[1:])
-    for site in pair.values():
-        site.up()
+    up(pair)
     joined(pair)
 
     async def scene() -> None:
@@ -238,4 +269,6 @@ def test_what_was_made_by_a_border_circles_through_no_other(pair: Pair) -> None:
             }
 
     asyncio.run(scene())
-    assert pair["north"].events("border-back", "border-dropped") == [], "the mediator kept it back"
+    assert pair["north"].events("border-dropped", role="border-back") == [], (
+        "the mediator kept it back"
+    )

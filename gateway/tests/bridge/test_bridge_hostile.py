@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from bridge.crossing_world import m1
-from bridge.graph import Joined
+from bridge.joined import Joined
 from bridge.test_bridge_parts import own
 from run.sites import command
 from sealmq.bridge import crossing

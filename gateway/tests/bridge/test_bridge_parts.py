@@ -279,7 +279,7 @@ def test_a_caller_with_another_key_is_sent_away(met: bool) -> None:
         async with waiting(at) as listener:
             if met:
                 await joined(at, listener)
-            with pytest.raises(LineLost):
+            with pytest.raises(LineLost, match="does it have this site's fingerprint"):
                 await call_peer(OTHER[0], to(at))
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.3):

@@ -6,20 +6,25 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from bridge.test_bridge_parts import NORTH, SOUTH, port
-from sealmq.bridge import process
+from bridge.test_bridge_parts import NORTH, OTHER, SOUTH, port
+from sealmq.bridge import process, told
+from sealmq.bridge.line import LineLost
+from sealmq.bridge.line import call as call_peer
 from sealmq.bridge.process import Bridge
 from sealmq.bridge.serving import Changed, deliver_soon
+from sealmq.bridge.traffic import Import
 from sealmq.client.errors import refusal
 from sealmq.kglink import Crossings, KgClient
 from sealmq.run import ready
 from sealmq.run.ready import Ready
 from sealmq.site.check import parse
 from sealmq.site.layout import Layout
+from sealmq.site.model import Peer
 
 SITE = '[site]\nname = "north"\nid = "01010101"\n[labels]\nheat = []\n'
 
@@ -101,6 +106,47 @@ def test_it_asks_once_and_what_the_operator_changes_counts_at_once(
             with pytest.raises(ConnectionError):
                 await asyncio.open_connection("127.0.0.1", at)
         assert kg.asked == ["watch", "enrol", "enrol"]
+
+    asyncio.run(scene())
+
+
+def test_an_operator_sees_who_called_in_vain_and_what_is_not_exported_there(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = port()
+    said = crossings(at, True).text + 'import = ["water", "oil"]\n'
+    there = Crossings(parse(said).peers, [], {}, said, 1, "")
+
+    def line() -> str:
+        return str(told.line(layout, "south")["line"])
+
+    class Keys(KeyGenerator):
+        async def peer_take(self, name: str, der: bytes, packet: bytes) -> dict[str, int]:
+            return {"water": 7}
+
+    async def scene() -> None:
+        bridge = Bridge(layout, there, NORTH[0], cast(KgClient, Keys(there)), cast(Any, Log()))
+        client = cast(Any, SimpleNamespace(error=None))
+        bridge._in = {Import("south", label): client for label in ("water", "oil")}
+        neighbour, told_once, say = bridge._neighbours["south"], asyncio.Semaphore(0), bridge.say
+
+        def says(name: str, text: str) -> None:
+            say(name, text)
+            told_once.release()
+
+        monkeypatch.setattr(bridge, "say", says)
+        work = asyncio.create_task(neighbour.run())
+        async with asyncio.timeout(20):
+            await told_once.acquire()  # that it waits
+            with pytest.raises(LineLost):
+                await call_peer(OTHER[0], Peer("north", NORTH[1].fingerprint, ("127.0.0.1", at)))
+            await told_once.acquire()
+        assert line() == "waiting for its call; a caller was sent away: another fingerprint"
+        await bridge.keys_of("south", SOUTH[0].der, b"")
+        bridge.say("south", "up")
+        assert line() == "up; it does not export oil"
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
     asyncio.run(scene())
 

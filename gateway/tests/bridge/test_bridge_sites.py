@@ -9,21 +9,19 @@ import asyncio
 import json
 import os
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 
-from bridge.graph import Heard, client
-from bridge.pair import Pair, join, joined, made, ran, written
+from bridge.joined import LIFE, Heard, client, standing
+from bridge.pair import Pair, join, joined, line, ran, two_sites, up, written
 from run.sites import until
 from sealmq.client import Options
 from sealmq_spec.errors import Denied
 
-LIFE = 12  # 2^12 s
 FACTS = {
     "north": ("heat = []\nplant = []", 'boiler = { label = "heat" }\nmill = { label = "plant" }'),
     "south": (
@@ -35,23 +33,16 @@ FACTS = {
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    with tempfile.TemporaryDirectory(prefix="sealmq-") as name:
-        sites = {one: made(Path(name), one) for one in ("north", "south")}
+    with two_sites() as sites:
         labels, clients = FACTS["north"]
         written(sites["north"], labels, clients)
         join(sites, "heat")
         # Its label is over one that its peer brings.
         labels, clients = FACTS["south"]
         written(sites["south"], labels, clients)
-        try:
-            for site in sites.values():
-                site.up()
-            joined(sites)
-            yield sites
-        finally:
-            for site in sites.values():
-                for up in site.ups:
-                    up.end()
+        up(sites)
+        joined(sites)
+        yield sites
 
 
 @asynccontextmanager
@@ -95,13 +86,8 @@ def test_what_is_retained_there_is_retained_here(pair: Pair) -> None:
 def test_what_is_cleared_there_is_cleared_here(pair: Pair) -> None:
     """Also while the bridge here is killed; what is retained anew afterwards stays."""
 
-    async def retained(marker: str) -> list[str]:
-        async with hearing(pair) as heard:  # what was published before it has come, too
-            await publish(pair, [f"before {marker}"])
-            await heard.until(lambda texts: f"before {marker}" in texts)
-        async with hearing(pair) as heard:
-            await publish(pair, [marker])
-            return list(await heard.until(lambda texts: marker in texts))
+    async def retained(marker: str) -> set[str]:
+        return await standing(partial(hearing, pair), lambda text: publish(pair, [text]), marker)
 
     async def scene() -> None:
         async with client(pair["north"], "boiler") as boiler:
@@ -109,12 +95,12 @@ def test_what_is_cleared_there_is_cleared_here(pair: Pair) -> None:
             async with hearing(pair) as heard:
                 await heard.until(lambda texts: "on" in texts)
             await boiler.clear("boiler/state", qos=1, life=LIFE)
-            assert await retained("first") == ["first"]
+            assert await retained("first") == set()
             await boiler.publish("boiler/state", "off", qos=1, life=255, retain=True)
-            assert sorted(await retained("second")) == ["off", "second"]
-            os.kill(pair["south"].bridge(), signal.SIGKILL)
+            assert await retained("second") == {"off"}
+            os.kill(pair["south"].pid(), signal.SIGKILL)
             await boiler.clear("boiler/state", qos=1, life=LIFE)
-            assert await retained("third") == ["third"]
+            assert await retained("third") == set()
 
     asyncio.run(scene())
 
@@ -161,7 +147,7 @@ def test_a_bridge_that_is_killed_loses_and_doubles_nothing(pair: Pair, who: str)
         async with hearing(pair) as heard, client(pair["north"], "boiler") as boiler:
             for number in range(60):
                 if number == 20:
-                    os.kill(pair[who].bridge(), signal.SIGKILL)
+                    os.kill(pair[who].pid(), signal.SIGKILL)
                 await boiler.publish("boiler/1", f"{who} {number}", qos=1, life=LIFE)
             want = [f"{who} {number}" for number in range(60)]
             await heard.until(lambda texts: set(want) <= set(texts))
@@ -170,8 +156,8 @@ def test_a_bridge_that_is_killed_loses_and_doubles_nothing(pair: Pair, who: str)
 
     asyncio.run(scene())
     joined(pair)
-    assert pair["north"].dropped() == []
-    assert pair["south"].dropped() == []
+    assert pair["north"].dropped() == set()
+    assert pair["south"].dropped() == set()
 
 
 @pytest.mark.full
@@ -185,7 +171,7 @@ def test_bridges_that_are_killed_again_and_again_lose_and_double_nothing(pair: P
                 if number % 50 == 25:
                     for who in ("north", "south", "north south")[number // 50 % 3].split():
                         with suppress(ProcessLookupError):
-                            os.kill(pair[who].bridge(), signal.SIGKILL)
+                            os.kill(pair[who].pid(), signal.SIGKILL)
                 await boiler.publish("boiler/1", text, qos=1, life=LIFE)
             await heard.until(lambda texts: set(want) <= set(texts), 240)
             await asyncio.sleep(1)
@@ -193,7 +179,7 @@ def test_bridges_that_are_killed_again_and_again_lose_and_double_nothing(pair: P
 
     asyncio.run(scene())
     joined(pair)
-    assert (pair["north"].dropped(), pair["south"].dropped()) == ([], [])
+    assert pair["north"].dropped() | pair["south"].dropped() == set()
 
 
 def test_what_is_published_while_the_other_site_is_down_comes_when_it_is_back(pair: Pair) -> None:
@@ -206,14 +192,14 @@ def test_what_is_published_while_the_other_site_is_down_comes_when_it_is_back(pa
         await publish(pair, [f"down {number}" for number in range(30)])
         async with client(pair["north"], "boiler") as boiler:
             await boiler.publish("boiler/1", "short-lived", qos=1, life=0)
-        until(lambda: pair["north"].line()["waiting"] == 31, "what waits to be counted")
-        pair["south"].up()
+        until(lambda: pair["north"].peers()["south"]["waiting"] == 31, "what waits to be counted")
+        pair["south"].up().ready()
         async with client(pair["south"], "panel", kept) as reader:
             heard = Heard(reader)
             want = [f"down {number}" for number in range(30)]
             await heard.until(lambda texts: set(want) <= set(texts))
             assert [t for t in heard.texts if t.startswith("down")] == want
-        until(lambda: pair["north"].line()["waiting"] == 0, "the spool to be empty")
+        until(lambda: pair["north"].peers()["south"]["waiting"] == 0, "the spool to be empty")
 
     asyncio.run(scene())
 
@@ -225,7 +211,7 @@ def test_a_peer_that_is_removed_gets_nothing_more(pair: Pair) -> None:
             await heard.until(lambda texts: "before" in texts)
             said = ran("peer", "remove", str(pair["north"].root), "south")
             assert "heat.to.south has left label heat: removed" in said
-            until(lambda: pair["south"].line()["line"] != "up", "the line's end")
+            until(lambda: line(pair["south"]) != "up", "the line's end")
             await publish(pair, ["after"])
             await asyncio.sleep(1)
             assert "after" not in heard.texts

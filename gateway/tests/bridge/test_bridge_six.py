@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.graph import Graph, Heard, client, hearing, publish
+from bridge.graph import Graph, hearing, publish
+from bridge.joined import Heard, client
 from run.sites import until
 from sealmq.families.trust.example import PAPER
 

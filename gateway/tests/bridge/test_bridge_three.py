@@ -12,11 +12,13 @@ import shlex
 import signal
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bridge.graph import Graph, hearing, publish
+from bridge.joined import LIFE, client, standing
 from run.sites import command, sealmq, until
 
 GATEWAY = Path(__file__).parents[2]
@@ -66,9 +68,30 @@ def test_what_waits_at_the_site_between_is_on_its_disk_and_sealed(row: Graph) ->
     assert row.dropped() == set()
 
 
+def test_what_is_cleared_at_one_end_is_cleared_at_the_other_though_the_site_between_was_killed(
+    row: Graph,
+) -> None:
+    async def retained(marker: str) -> set[str]:
+        return await standing(partial(hearing, row), lambda text: publish(row, [text]), marker)
+
+    async def scene() -> None:
+        async with client(row.sites["b1"], "boiler") as boiler:
+            await boiler.publish("boiler/state", "on", qos=1, life=255, retain=True)
+            assert await retained("first") == {"on"}
+            row.cables["b2", "b3"].cut()
+            await boiler.clear("boiler/state", qos=1, life=LIFE)
+            until(lambda: _waiting(row, "b2", "b3") == 1, "the clear to wait at b2")
+            os.kill(row.sites["b2"].pid(), signal.SIGKILL)
+            row.cables["b2", "b3"].mend()
+            assert await retained("second") == set()
+
+    asyncio.run(scene())
+    row.joined()
+    assert row.dropped() == set()
+
+
 def _waiting(row: Graph, site: str, peer: str) -> int:
-    peers = json.loads(command("peer", "list", str(row.sites[site].root), "--json"))["peers"]
-    return int(next(one["waiting"] for one in peers if one["name"] == peer))
+    return int(row.sites[site].peers()[peer]["waiting"])
 
 
 def test_the_pages_commands_do_what_they_say(row: Graph) -> None:

@@ -6,19 +6,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from bridge.graph import client
-from bridge.pair import Pair, join, joined, made, ran, written
+from bridge.joined import LIFE, client
+from bridge.pair import Pair, join, joined, line, ran, two_sites, up, written
 from run.sites import Site, sealmq, until
 from sealmq.client import Client
 from sealmq.client.errors import Refused
 
-LIFE = 12  # 2^12 s
 TREE = '[families.purposes.tree]\noperation = []\nservice = ["inspection"]\n'
 RESERVED = '"heat/#" = { aip = ["operation", "service"] }'
 TO_SOUTH = '"heat.to.south" = { "#" = "service" }'
@@ -28,8 +25,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    with tempfile.TemporaryDirectory(prefix="sealmq-") as name:
-        sites = {one: made(Path(name), one) for one in ("north", "south")}
+    with two_sites() as sites:
         for site in sites.values():
             path = site.root / "sealmq.toml"
             order = re.sub(r"(?m)^order = .*$", 'order = ["labels", "purposes"]', path.read_text())
@@ -52,14 +48,8 @@ def pair() -> Iterator[Pair]:
         panel = 'panel = { label = "heat@north", kind = "app" }'
         written(sites["south"], "", panel + '\ngauge = { label = "fuel@north", kind = "app" }')
         row(sites["north"], "presubscribe", '"fuel.to.south" = { "#" = "service" }')
-        try:
-            for site in sites.values():
-                site.up()
-            yield sites
-        finally:
-            for site in sites.values():
-                for up in site.ups:
-                    up.end()
+        up(sites)
+        yield sites
 
 
 def row(site: Site, table: str, line: str, instead: str = "") -> None:
@@ -97,8 +87,8 @@ def said(site: str, pair: Pair, *words: str) -> str:
 
 def test_a_label_without_a_purpose_stays_here_and_stops_no_other(pair: Pair) -> None:
     begins = "up; heat does not go there: subscription to # refused by rule purposes.subscribe."
-    until(lambda: pair["north"].line()["line"].startswith(begins), "the line, and the reason")
-    until(lambda: pair["south"].line()["line"] == "up", "the other end")
+    until(lambda: line(pair["north"]).startswith(begins), "the line, and the reason")
+    until(lambda: line(pair["south"]) == "up", "the other end")
     says(pair, "south", "reserve", '"@north/#" = { aip = ["service"] }')
 
     async def scene() -> None:

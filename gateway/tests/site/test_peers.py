@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sealmq.site.check import parse
+from sealmq.site.differences import differences
 from sealmq.site.errors import ConfigError
 
 F, G = "ab" * 32, "cd" * 32
@@ -74,6 +75,28 @@ def test_what_cannot_be_is_refused_in_words(text: str, key: str, words: str) -> 
     with pytest.raises(ConfigError, match=words) as caught:
         parse(text)
     assert caught.value.key == key
+
+
+def test_whose_client_has_a_label_of_a_peer_that_is_gone_is_told_so() -> None:
+    client = '\n[clients]\npanel = { label = "water@south" }\n'
+    here = peers('import = ["water"]') + client
+    assert parse(here).clients["panel"].label == "water@south"
+    with pytest.raises(ConfigError) as caught:
+        parse(SITE + LABELS + client)
+    assert "nothing is imported from south" in str(caught.value.hint)
+    with pytest.raises(ConfigError) as caught:
+        parse(here.replace("water@south", "wather@south"))
+    assert "water@south?" in str(caught.value.hint)
+
+
+def test_what_differs_is_said_in_the_file_s_own_words() -> None:
+    """Nobody has written the clients and labels that come with a peer."""
+    without, one = parse(SITE + LABELS), parse(peers('export = ["heat"]\nimport = ["water"]'))
+    other = parse(peers('export = ["heat"]'))
+    for before, after, later in ((without, one, True), (one, other, False), (one, without, False)):
+        found = differences(before, after)
+        assert {row.key.split(".")[0] for row in found} == {"peers"}
+        assert {row.at_next_start for row in found} == {later}, "a bridge that runs follows"
 
 
 def test_with_all_below_it_a_label_may_go() -> None:

@@ -432,12 +432,16 @@ def test_what_comes_next_is_said_and_can_be_done_as_it_stands(
     rows = tmp_path / "rows.csv"
     rows.write_text("label,name\nm1-temp,hall-1\n")
     one, panel = out / "h.json", out / "p.json"
-    code = out / "p.svg"
+    code, theirs = out / "p.svg", out / "t.json"
+    mark = "SHA256:" + "ab" * 32, "--address", "127.0.0.1:1", "--import", "heat"
+    assert main(["peer", "add", root, "north", "--fingerprint", *mark]) == 0
     for words, says in (
         (["h", "--label", "m1-temp", "-o", str(one)],
          f"sealmq board build --enrolment '{one}' --wifi ask -o h.board"),
         (["p", "--label", "m1-temp", "--kind", "app", "-o", str(panel)],
          f"sealmq sub --enrolment '{panel}' -t '#' -v"),
+        (["t", "--label", "heat@north", "--kind", "app", "-o", str(theirs)],
+         f"sealmq sub --enrolment '{theirs}' -t '@north/#' -v"),
         (["--from", str(rows), "-o", str(out)],
          f"sealmq board flash --csv {rows} --enrolments '{out}' --firmware FILE --port PORT"),
         (["q", "--label", "m1-temp", "--qr", "-o", str(code)],

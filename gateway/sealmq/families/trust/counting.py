@@ -11,41 +11,60 @@ does not; by the average, sums decide. They are made only where those that surel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .decide import Rules
-from .paths import Oriented
 
 _FAR = 1 << 62
 
 
-def bits(numbers: Sequence[int]) -> int:
+def bits(numbers: Iterable[int]) -> int:
     """As a set."""
-    return sum(1 << number for number in numbers)
+    found = 0
+    for number in numbers:
+        found |= 1 << number
+    return found
+
+
+def members(some: int) -> list[int]:
+    """Of a set, the lowest first."""
+    found = []
+    while some:
+        lowest = some & -some
+        found.append(lowest.bit_length() - 1)
+        some ^= lowest
+    return found
 
 
 class Shape:
-    """Which way links run from an issuer, and who stands before whom."""
+    """Which way links run from an issuer, as `Oriented` has it, and who stands before whom.
+    beside: by site, to whom it is linked; links run both ways.
+    """
 
-    def __init__(self, graph: Oriented, number: Mapping[str, int]) -> None:
-        self.issuer = number[graph.issuer]
-        self.order = [number[name] for name in graph.order]
+    def __init__(self, issuer: int, beside: Sequence[int]) -> None:
+        self.issuer = issuer
+        self.order: list[int] = []
         """Nearest to the issuer first."""
-        self.others = bits(self.order) & ~(1 << self.issuer)
-        """Those to whom links lead from it."""
-        self.parents: list[list[int]] = [[] for _ in number]
-        self.nearer = [0] * len(number)
+        self.parents: list[list[int]] = [[]] * len(beside)
+        self.nearer = [0] * len(beside)
         """The parents, as a set."""
-        self.before = [0] * len(number)
+        self.before = [0] * len(beside)
         """All from whom a path leads here."""
-        for name, found in graph.parents.items():
-            self.parents[number[name]] = [number[parent] for parent, _ in found]
-        for site in self.order:
-            self.nearer[site] = before = bits(self.parents[site])
-            for parent in self.parents[site]:
-                before |= self.before[parent]
-            self.before[site] = before
+        nearer, as_far = 0, 1 << issuer
+        while as_far:
+            beyond = 0
+            for site in members(as_far):
+                beyond |= beside[site]
+                # Of two as far from the issuer, from the lesser name.
+                found = beside[site] & (nearer | as_far & (1 << site) - 1)
+                self.nearer[site], self.parents[site] = found, members(found)
+                for parent in self.parents[site]:
+                    found |= self.before[parent]
+                self.before[site] = found
+                self.order.append(site)
+            nearer |= as_far
+            as_far = beyond & ~nearer
         self._back: dict[int, list[int]] = {}
 
     def back(self, site: int) -> list[int]:
@@ -77,6 +96,7 @@ class Rated:
 
     of: Sequence[Mapping[int, int]]
     low: Sequence[int]
+    any_low: bool
 
 
 class Counting:
@@ -84,35 +104,43 @@ class Counting:
 
     def __init__(self, shape: Shape, rules: Rules, told: Rated) -> None:
         self._shape, self._rules, self._told = shape, rules, told
-        # By site, those before it of whom some path has an edge below θ.
-        self._doubtful = doubtful = [0] * len(shape.before)
-        if rules.way == "path":
-            for site in shape.order:
-                low, found = told.low[site], 0
-                for parent in shape.parents[site]:
-                    if low >> parent & 1:
-                        found |= shape.before[parent] | 1 << parent
-                    else:
-                        found |= doubtful[parent]
-                doubtful[site] = found
+        self._way, self._signers = rules.way, rules.signers
+        # By site, those before it of whom no path has an edge below θ.
+        self._sure = shape.before
+        if rules.way == "path" and told.any_low:
+            self._sure = self._without_doubt()
         self._summed: dict[int, int] = {}
+
+    def _without_doubt(self) -> list[int]:
+        shape, low = self._shape, self._told.low
+        before, parents, doubtful = shape.before, shape.parents, [0] * len(shape.before)
+        for site in shape.order:
+            bad, found = low[site], 0
+            for parent in parents[site]:
+                if bad >> parent & 1:
+                    found |= before[parent] | 1 << parent
+                else:
+                    found |= doubtful[parent]
+            doubtful[site] = found
+        return [some & ~doubt for some, doubt in zip(before, doubtful, strict=True)]
 
     def accepts(self, site: int, signers: int, neighbours: int, near: int) -> bool:
         """Whether the site accepts a token that these have signed. neighbours: those that it has
         not blocked; near: of them those that it rates at π."""
-        shape, rules = self._shape, self._rules
-        if not shape.others >> site & 1:
-            return False
-        if rules.way == "spki":
+        shape, needed = self._shape, self._signers
+        if needed > 1 and neighbours >> shape.issuer & 1:
+            needed = 1
+        if self._way == "path":
+            if (signers & self._sure[site]).bit_count() >= needed:
+                return True
+        elif not shape.before[site]:
+            return False  # no links lead to it
+        elif self._way == "spki":
             return shape.signed_throughout(signers, site)
-        needed = 1 if neighbours >> shape.issuer & 1 else rules.signers
-        if rules.way == "neighbour":
+        else:
             return (signers & near).bit_count() >= needed
         signers &= shape.before[site]
-        sure = signers & ~self._doubtful[site]
-        if sure.bit_count() >= needed:
-            return True
-        if rules.measure == "weakest" or signers.bit_count() < needed:
+        if self._rules.measure == "weakest" or signers.bit_count() < needed:
             return False
         return (signers & self._by_sum(site)).bit_count() >= needed
 

@@ -10,6 +10,7 @@ worth no more than none: that nobody has complained is what makes a message good
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .ratings import Ratings
@@ -35,13 +36,42 @@ class _Event:
     assessed_bad: bool = False
 
 
+class Words:
+    """What readers' words weigh: those of two are enough, of one alone a few."""
+
+    def __init__(self, half_life_ms: int) -> None:
+        self._half_life_ms = half_life_ms
+        self._alone: dict[tuple[str, str], list[int]] = {}
+
+    def are_enough(self, against: Sequence[str], neighbour: str, now_ms: int) -> bool:
+        """Whether what the neighbour has forwarded counts as bad, as these have said, if any."""
+        if len(against) >= AGREE:
+            return True
+        return bool(against) and self._believed(against[0], neighbour, now_ms)
+
+    def _believed(self, reader: str, neighbour: str, now_ms: int) -> bool:
+        ends = now_ms - self._half_life_ms
+        times = [at for at in self._alone.get((reader, neighbour), ()) if at > ends]
+        if believed := len(times) < ALONE:
+            times.append(now_ms)
+        self._alone[(reader, neighbour)] = times
+        return believed
+
+    def age(self, now_ms: int) -> None:
+        """Forget what is over."""
+        ends = now_ms - self._half_life_ms
+        for whose, times in list(self._alone.items()):
+            if times[-1] <= ends:
+                del self._alone[whose]
+
+
 class Events:
     """The last messages, until they are settled."""
 
     def __init__(self, ratings: Ratings, settle_ms: int = SETTLE_MS) -> None:
         self._ratings, self._settle_ms = ratings, settle_ms
         self._open: dict[bytes, _Event] = {}
-        self._alone: dict[tuple[str, str], list[int]] = {}
+        self._words = Words(ratings.weights.half_life_ms)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -85,28 +115,13 @@ class Events:
             if now_ms - event.at_ms < self._settle_ms:
                 break
             self._settle_one(message, now_ms)
-        ends = now_ms - self._ratings.weights.half_life_ms
-        for whose, times in list(self._alone.items()):
-            if times[-1] <= ends:
-                del self._alone[whose]
+        self._words.age(now_ms)
 
     def _settle_one(self, message: bytes, now_ms: int) -> None:
         event = self._open.pop(message)
-        good = not (event.against and self._is_bad(event, now_ms))
-        self._ratings.saw(event.neighbour, good, now_ms, _issuer(event.topic))
-
-    def _is_bad(self, event: _Event, now_ms: int) -> bool:
-        if event.assessed_bad or len(event.against) >= AGREE:
-            return True
-        return self._believed(event.against[0], event.neighbour, now_ms)
-
-    def _believed(self, reader: str, neighbour: str, now_ms: int) -> bool:
-        ends = now_ms - self._ratings.weights.half_life_ms
-        times = [at for at in self._alone.get((reader, neighbour), ()) if at > ends]
-        if believed := len(times) < ALONE:
-            times.append(now_ms)
-        self._alone[(reader, neighbour)] = times
-        return believed
+        words, neighbour = self._words, event.neighbour
+        bad = event.assessed_bad or words.are_enough(event.against, neighbour, now_ms)
+        self._ratings.saw(neighbour, not bad, now_ms, _issuer(event.topic))
 
 
 def _issuer(topic: str) -> str:

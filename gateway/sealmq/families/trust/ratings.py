@@ -14,7 +14,7 @@ closes nothing, and whoever puts bad messages under another's name closes no way
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -97,6 +97,8 @@ class Ratings:
         self.closed: frozenset[Channel] = frozenset()
         self.changed: set[Channel] = set()
         """Those of which there is new evidence, or none any more; (neighbour, ""): it itself."""
+        # What is left of evidence after so many ms: most is aged by as many as what came before it.
+        self._left = 0, 1.0
 
     def add(self, neighbour: str, now_ms: int) -> None:
         """A neighbour of which nothing is known yet, or what is known stays."""
@@ -125,49 +127,61 @@ class Ratings:
     def saw(self, neighbour: str, good: bool, now_ms: int, issuer: str = "") -> None:
         """A message that it handed over was good, or something that it did was bad. issuer: whose
         message it was; "": its own doing."""
-        held = self._of.get(neighbour)
-        if held is None:
-            return
-        if issuer and issuer != neighbour and self.weights.by_issuer:
-            name = (neighbour, issuer)
-            channel = self._channels.get(name) or self._new_channel(name)
-            self._add(channel, good, now_ms)
-            self.changed.add(name)
-            if not good:
-                again_ms = channel.charged_ms + self.weights.half_life_ms
-                if channel.charged_ms and now_ms < again_ms:
-                    return
-                channel.charged_ms = now_ms
-        self._add(held, good, now_ms)
-        self.changed.add((neighbour, ""))
+        self.saw_all([((neighbour, issuer), good)], now_ms)
 
-    def _new_channel(self, channel: Channel) -> _Evidence:
+    def saw_all(self, some: Iterable[tuple[Channel, bool]], now_ms: int) -> None:
+        """The same of each: a neighbour, an issuer or "", and whether it was good."""
+        by_issuer, half_life_ms = self.weights.by_issuer, self.weights.half_life_ms
+        channels, changed, add = self._channels, self.changed, self._add
+        for name, good in some:
+            neighbour, issuer = name
+            held = self._of.get(neighbour)
+            if held is None:
+                continue
+            if issuer and issuer != neighbour and by_issuer:
+                channel = channels.get(name) or self._new_channel(name, now_ms)
+                add(channel, good, now_ms)
+                changed.add(name)
+                if not good:
+                    again_ms = channel.charged_ms + half_life_ms
+                    if channel.charged_ms and now_ms < again_ms:
+                        continue
+                    channel.charged_ms = now_ms
+            add(held, good, now_ms)
+            changed.add((neighbour, ""))
+
+    def _new_channel(self, channel: Channel, now_ms: int) -> _Evidence:
         if len(self._channels) >= MOST_CHANNELS:
             # Who makes up issuers loses his own channels first.
             mine = [c for c in self._channels if c[0] == channel[0]] or list(self._channels)
             least = min(mine, key=lambda c: self._channels[c].bad)
             self._channels.pop(least)
             self.changed.add(least)
-        found = self._channels[channel] = _Evidence()
+        found = self._channels[channel] = _Evidence(at_ms=now_ms)
         return found
 
     def _add(self, held: _Evidence, good: bool, now_ms: int) -> None:
         if now_ms > held.at_ms:
             self._age(held, now_ms)
+        r, s, weights = held.good, held.bad, self.weights
         if good:
-            held.good += 1
+            r += 1
         else:
-            held.bad += self.weights.bad
-        much = held.good + held.bad
-        if much > self.weights.cap:
+            s += weights.bad
+        much = r + s
+        if much > weights.cap:
             # All of it gives way, the newest least: it has just been added in full.
-            held.good *= self.weights.cap / much
-            held.bad *= self.weights.cap / much
+            r *= weights.cap / much
+            s *= weights.cap / much
+        held.good, held.bad = r, s
 
     def _age(self, held: _Evidence, now_ms: int) -> None:
         passed = now_ms - held.at_ms
         if passed > 0:
-            left = 0.5 ** (passed / self.weights.half_life_ms)
+            known, left = self._left
+            if known != passed:
+                left = 0.5 ** (passed / self.weights.half_life_ms)
+                self._left = passed, left
             held.good, held.bad, held.at_ms = held.good * left, held.bad * left, now_ms
 
     def evidence(self, neighbour: str, now_ms: int) -> tuple[float, float]:
@@ -196,13 +210,17 @@ class Ratings:
             n for n, rating in found.items()
             if rating < (w.free if n in self.blocked else w.block)
         )  # fmt: skip
-        for channel, held in list(self._channels.items()):
-            self._age(held, now_ms)
-            if held.good + held.bad < _AGED_AWAY:
-                del self._channels[channel]
-                self.changed.add(channel)
-        self.closed = frozenset(
-            c for c, held in self._channels.items()
-            if held.bad > held.good + (0 if c in self.closed else self.weights.bad)
-        )  # fmt: skip
+        gone, closed = [], []
+        for channel, held in self._channels.items():
+            if held.at_ms < now_ms:
+                self._age(held, now_ms)
+            r, s = held.good, held.bad
+            if r + s < _AGED_AWAY:
+                gone.append(channel)
+            elif s > r and s > r + (0 if channel in self.closed else w.bad):
+                closed.append(channel)
+        for channel in gone:
+            del self._channels[channel]
+        self.changed.update(gone)
+        self.closed = frozenset(closed)
         return found

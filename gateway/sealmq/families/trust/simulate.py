@@ -13,16 +13,15 @@ were not delivered were bad, recall how many bad ones were not delivered.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from .counting import Counting, Rated, Shape, bits
 from .decide import Rules, handed
-from .events import Events
-from .paths import Edges, Oriented, Vector, distances, without
-from .ratings import HOUR_MS, SCALE, WEIGHTS, Ratings, Weights
+from .events import Words
+from .paths import Edges, Oriented, Vector, distances
+from .ratings import HOUR_MS, SCALE, WEIGHTS, Channel, Ratings, Weights
 
 HONEST, CLIENT, MALICIOUS, ON_OFF, COLLUDING, BENDING, MOUTHING = (
     "honest", "bad-clients", "malicious", "on-off", "colluding", "bending", "bad-mouthing",
@@ -86,9 +85,16 @@ def of_kind(kind: str, share: float, plan: Plan) -> Plan:
 
 
 class _Message(NamedTuple):
-    id: bytes
     origin: int
     bad: bool
+
+
+class _Flow(NamedTuple):
+    """How an issuer's messages go in a round. got: who has one in the end, as a set. hops: to whom,
+    one after the other, and as what it is rated there."""
+
+    got: int
+    hops: list[tuple[int, Channel]]
 
 
 @dataclass(slots=True)
@@ -97,7 +103,11 @@ class _Site:
     kind: str
     neighbours: list[str]
     ratings: Ratings
-    events: Events
+    words: Words
+    lets_all: bool
+    """Whether it lets everything through, with its word for it."""
+    came: list[tuple[Channel, Sequence[str]]] = field(default_factory=list)
+    """Of each message of a round as what it is rated, and which readers call it bad."""
     # Of a round, neighbours as sets of `counting`:
     blocked: int = 0
     open: int = 0
@@ -107,7 +117,7 @@ class _Site:
     delivers: int = 0
     signs: int = 0
     """What it does with an accepted message, by who hands it over."""
-    closed: frozenset[tuple[int, int]] = frozenset()
+    closed: frozenset[Channel] = frozenset()
 
 
 class Counts(NamedTuple):
@@ -140,17 +150,21 @@ class World:
             for other in beside:
                 ratings.add(other, 0)
                 ratings.restore(other, *history, 0)
-            self.sites[name] = _Site(name, kinds[name], beside, ratings, Events(ratings, 0))
+            kind, words = kinds[name], Words(plan.weights.half_life_ms)
+            self.sites[name] = _Site(name, kind, beside, ratings, words, kind in _OPEN)
         self._at = list(self.sites.values())
         self._judges = bits([n for n, s in enumerate(self._at) if s.kind in (HONEST, CLIENT)])
         self._handed_on = self._ways()
         self._readers = [str(n) for n in range(plan.readers)]
         self._traffic = [self._published(turn) for turn in range(plan.rounds)]
-        # Who is linked to whom never changes, so ways are looked for once.
-        self._links: Edges = {(o, s.name): 0 for s in self.sites.values() for o in s.neighbours}
+        # Who is linked to whom never changes, so shapes are looked for once.
+        self._beside = [bits(self._number[name] for name in s.neighbours) for s in self._at]
         self._shapes: dict[tuple[int, int], Shape] = {}
-        self._told = Rated((), ())
-        self._counting: dict[tuple[int, int], Counting] = {}
+        self._told = Rated((), (), False)
+        # By issuer, and by whom a site blocks.
+        self._counting: list[dict[int, Counting]] = []
+        # Of a round by issuer: nothing changes in it, so what an issuer publishes goes one way.
+        self._flows: dict[int, _Flow] = {}
 
     def _ways(self) -> list[dict[int, list[tuple[int, int]]]]:
         """By site, and by who has handed a message over (itself: its own one): from whom to whom
@@ -163,10 +177,9 @@ class World:
 
     def _published(self, turn: int) -> list[_Message]:
         found = []
-        for number in range(self._plan.messages):
+        for _ in range(self._plan.messages):
             origin = int(self._draw.random() * len(self._at))
-            id = b"%d.%d" % (turn, number)
-            found.append(_Message(id, origin, self._is_bad(self._at[origin], turn)))
+            found.append(_Message(origin, self._is_bad(self._at[origin], turn)))
         return found
 
     def _is_bad(self, site: _Site, turn: int) -> bool:
@@ -184,28 +197,36 @@ class World:
     def _round(self, now_ms: int, messages: Sequence[_Message]) -> Counts:
         self._rate(now_ms)
         delivered, withheld = [0, 0], [0, 0]  # good, bad
-        for message in messages:
-            got = self._flow(message, now_ms)
-            judges = self._judges & ~(1 << message.origin)
-            delivered[message.bad] += (judges & got).bit_count()
-            withheld[message.bad] += (judges & ~got).bit_count()
+        for origin, bad in messages:
+            flow = self._flows.get(origin)
+            if flow is None:
+                flow = self._flows[origin] = self._flow(origin)
+            self._read(flow, bad)
+            judges = self._judges & ~(1 << origin)
+            delivered[bad] += (judges & flow.got).bit_count()
+            withheld[bad] += (judges & ~flow.got).bit_count()
         return Counts(withheld[True], delivered[True], withheld[False], delivered[False])
 
     def _rate(self, now_ms: int) -> None:
-        of, low = [], []
+        of, low, number = [], [], self._number
         for site in self._at:
-            site.events.settle(now_ms)
+            enough = site.words.are_enough
+            rated = [(way, not enough(said, way[0], now_ms)) for way, said in site.came]
+            site.came.clear()
+            site.words.age(now_ms)
+            site.ratings.saw_all(rated, now_ms)
             held = site.ratings.ratings(now_ms)
             self._settled(site, held)
-            told = {self._number[o]: self._says(site, o, rating) for o, rating in held.items()}
+            told = {number[o]: self._says(site, o, rating) for o, rating in held.items()}
             of.append(told)
             low.append(bits([n for n, rating in told.items() if rating < self._rules.accept]))
-        self._told = Rated(of, low)
-        self._counting.clear()
+        self._told = Rated(of, low, any(low))
+        self._counting = [{} for _ in self._at]
+        self._flows.clear()
 
     def _settled(self, site: _Site, held: Mapping[str, int]) -> None:
         """What it goes by in this round."""
-        number, blocked = self._number, site.ratings.blocked
+        number, blocked, site.closed = self._number, site.ratings.blocked, site.ratings.closed
         site.blocked = bits([number[name] for name in blocked])
         own = {number[name]: rating for name, rating in held.items() if name not in blocked}
         does = {n: handed(self._rules, rating) for n, rating in own.items()}
@@ -213,7 +234,6 @@ class World:
         site.near = bits([n for n, rating in own.items() if rating >= self._rules.sign])
         site.delivers = bits([n for n, done in does.items() if done.deliver])
         site.signs = bits([n for n, done in does.items() if done.sign])
-        site.closed = frozenset((number[by], number[issuer]) for by, issuer in site.ratings.closed)
 
     def _says(self, site: _Site, other: str, rating: int) -> int:
         """What a site says of another, which need not be what it holds."""
@@ -221,56 +241,49 @@ class World:
             return SCALE
         return 0 if site.kind in (BENDING, MOUTHING) else rating
 
-    def _flow(self, message: _Message, now_ms: int) -> int:
-        """Who has it in the end, as a set."""
-        origin, topic = message.origin, f"@{self._names[message.origin]}/"
-        got = 1 << origin
-        signers = [0] * len(self._at)
+    def _flow(self, origin: int) -> _Flow:
+        at, handed_on, counting = self._at, self._handed_on, self._counting[origin]
+        ways = [(name, self._names[origin]) for name in self._names]
+        got, hops = 1 << origin, []
+        signers = [0] * len(at)
         signers[origin] = got
-        waiting = deque(self._handed_on[origin][origin])
-        while waiting:
-            by, to = waiting.popleft()
-            signers[to] |= signers[by]
+        waiting = [*handed_on[origin][origin]]
+        for by, to in waiting:  # it grows meanwhile
+            signed = signers[to] = signers[to] | signers[by]
             if got >> to & 1:
                 continue
-            site = self._at[to]
-            if site.kind in _OPEN:
+            site = at[to]
+            if site.lets_all:
                 sign = 1
-            elif self._accepted(site, to, by, origin, signers[to]):
+            elif site.delivers >> by & 1 and ways[by] not in site.closed:
+                counts = counting.get(site.blocked) or self._counts(site, origin)
+                if not counts.accepts(to, signed, site.open, site.near):
+                    continue
                 sign = site.signs >> by & 1
             else:
                 continue
             got |= 1 << to
-            signers[to] |= sign << to
-            waiting += self._handed_on[to][by]
-            self._read(site, self._names[by], message, topic, now_ms)
-        return got
+            signers[to] = signed | sign << to
+            waiting += handed_on[to][by]
+            hops.append((to, ways[by]))
+        return _Flow(got, hops)
 
-    def _read(self, site: _Site, by: str, message: _Message, topic: str, now_ms: int) -> None:
-        """Readers say what they think of it."""
-        site.events.forwarded(by, message.id, topic, now_ms)
+    def _read(self, flow: _Flow, bad: bool) -> None:
+        """Readers say what they think of a message."""
+        at, readers = self._at, self._readers
         draw, wrong = self._draw.random, self._plan.wrong
-        for reader in self._readers:
-            if message.bad != (draw() < wrong):
-                site.events.vote(reader, message.id, False, now_ms)
+        for to, way in flow.hops:
+            against = [reader for reader in readers if bad != (draw() < wrong)]
+            at[to].came.append((way, against))
 
-    def _accepted(self, site: _Site, at: int, by: int, origin: int, signers: int) -> bool:
-        if not site.delivers >> by & 1 or (by, origin) in site.closed:
-            return False
-        counting = self._counting.get((site.blocked, origin))
-        if counting is None:
-            shape = self._shape(site, origin)
-            counting = Counting(shape, self._rules, self._told)
-            self._counting[site.blocked, origin] = counting
-        return counting.accepts(at, signers, site.open, site.near)
-
-    def _shape(self, site: _Site, origin: int) -> Shape:
-        """The graph without whom the site blocks."""
-        found = self._shapes.get((site.blocked, origin))
-        if found is None:
-            links = without(self._links, site.ratings.blocked)
-            found = Shape(Oriented(links, self._names[origin]), self._number)
-            self._shapes[site.blocked, origin] = found
+    def _counts(self, site: _Site, origin: int) -> Counting:
+        """Of the graph without whom the site blocks."""
+        blocked = site.blocked
+        shape = self._shapes.get((blocked, origin))
+        if shape is None:
+            beside = [0 if blocked >> n & 1 else s & ~blocked for n, s in enumerate(self._beside)]
+            shape = self._shapes[blocked, origin] = Shape(origin, beside)
+        found = self._counting[origin][blocked] = Counting(shape, self._rules, self._told)
         return found
 
 

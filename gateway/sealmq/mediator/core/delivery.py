@@ -22,7 +22,7 @@ from sealmq.families.duties import (
     sealed_anew,
 )
 from sealmq.families.engine import Decision
-from sealmq.kinds import GATEWAY
+from sealmq.kinds import OF_THE_SITE
 from sealmq.mqtt import Pubacks, Pubcomp, Publish, Pubrec, Pubrel, build
 from sealmq_spec.const import CLEAR, LIVE, QUEUED, WINDOW_S
 from sealmq_spec.errors import NoKey, SealError
@@ -407,8 +407,8 @@ class Delivery:
         # What is inside is opened for policy only where a family looks at it.
         if inside is None:
             decision = self._policy.deliver(topic, label, how, now_ms, len(message.payload))
-        elif inside.kind == CLEAR and self._session.client.kind != GATEWAY:
-            self._withhold(qos, own)  # it is for other sites
+        elif inside.kind == CLEAR and self._session.client.kind not in OF_THE_SITE:
+            self._withhold(qos, own)  # it is for bridges and borders
             return
         else:
             decision = self._ask_about(message, how, inside, now_ms)

@@ -186,7 +186,7 @@ class Inbound:
         else:
             link.passed(ctr)
         if not m3 and s.client.label in site.ring.leaving:
-            # For the bridge, after the broker's own: who answers for the second has both.
+            # For bridges and borders, after the broker's own: who answers for the second has both.
             s.emit(Forward(None, m3_raw, m3, min(qos, 1), True, s.client.number))
             across = self._to_broker(opened, decision, m3_raw, RETAINED)
             s.emit(Forward(sent, m3_raw, across, qos, False, s.client.number))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sealmq.aead import Aead, Seal, make
-from sealmq.kinds import GATEWAY
+from sealmq.kinds import BORDER, GATEWAY
 from sealmq.site.canary import is_canary
 from sealmq_spec.const import M3_HEAD, REF_GRANT, REF_LABEL
 from sealmq_spec.delivery import grant
@@ -168,10 +168,14 @@ class Keyring:
                 self.records[top, n] = record
         manifests = [bytes.fromhex(text) for text in snapshot["manifests"]]
         self.manifests = {get_manifest(manifest)[1]: manifest for manifest in manifests}
-        # Labels that a bridge takes to other sites; what comes from them has a site.
+        # Labels whose messages a bridge takes to other sites, or a border under another one; to a
+        # bridge that brings messages of another site nothing goes.
         own = {number for number, label in self.labels.items() if not label.site}
-        bridges = [c for c in self.clients.values() if c.kind == GATEWAY]
-        self.leaving = frozenset(c.label for c in bridges if c.label in own)
+        self.leaving = frozenset(
+            c.label
+            for c in self.clients.values()
+            if c.kind == BORDER or (c.kind == GATEWAY and c.label in own)
+        )
         holders: dict[int, set[int]] = {}
         for number, client in snapshot.get("holders", ()):
             holders.setdefault(int(number), set()).add(int(client))

@@ -165,7 +165,7 @@ def _judge_m1(
     if sender != link.client or (not held and (boot != link.boot or salt != link.salt)):
         raise Unauthentic(f"m1 of sender {sender} boot {boot} in a packet of client {link.client}")
     if held:
-        if not boot or is_will or kind not in (LIVE, RETAINED):
+        if not boot or is_will or kind == WILL:
             raise Malformed(f"class {kind} boot {boot} from a border")
         check_fresh("m2", now - s1)
         check_fresh("message", now - t_pub, life_s(life))

@@ -213,6 +213,7 @@ def test_who_counts_is_what_accepting_says() -> None:
     seen: dict[tuple[str, str, bool], int] = {}
     for _ in range(900):
         edges, issuer, me = drawn(draw)
+        edges = {**{(b, a): draw.randint(0, 100) * 100 for a, b in edges}, **edges}  # both ways
         accept = draw.choice([3000, 5000, draw.randint(0, 60) * 100])
         rules = Rules(
             way=draw.choice(["path", "path", "neighbour", "spki"]), accept=accept,
@@ -223,7 +224,10 @@ def test_who_counts_is_what_accepting_says() -> None:
         number = {name: n for n, name in enumerate(names)}
         of = [{number[a]: r for (a, b), r in edges.items() if b == name} for name in names]
         low = [bits([n for n, r in each.items() if r < accept]) for each in of]
-        counting = Counting(Shape(graph, number), rules, Rated(of, low))
+        near_by = [bits(each) for each in of]
+        shape = Shape(number[issuer], near_by)
+        assert [names[n] for n in shape.order] == graph.order
+        counting = Counting(shape, rules, Rated(of, low, any(low)))
         for me in names:
             beside = {a: rating for (a, b), rating in edges.items() if b == me}
             near = bits([number[a] for a, rating in beside.items() if rating >= rules.sign])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -54,6 +55,24 @@ def test_runs_are_lines_of_their_contract_whoever_makes_them(tmp_path: Path) -> 
     assert not out.with_name(out.name + ".open").exists()
     assert main([*words, "--out", str(out)]) == 1, "a file that is there stays"
     assert main(words) == 2
+
+
+def test_what_was_measured_is_what_the_same_runs_give_today() -> None:
+    """Some of each kind and rule, of those whose lines are kept (evidence/parts.py)."""
+    kept = ROOT / "evidence" / "results" / "simulations" / "sites-20.jsonl.gz"
+    rows = [json.loads(line) for line in gzip.decompress(kept.read_bytes()).splitlines()]
+    plan = simulate.Plan(sites=20, rounds=15, messages=10)
+    series = runs.Series(len(rows) // plan.rounds, plan)
+    some = list(enumerate(series))[5::249]
+    assert {run.kind for _, run in some} == set(runs.KINDS)
+    assert {run.rule for _, run in some} == set(simulate.RULES)
+    for number, run in some:
+        lines = rows[number * plan.rounds : (number + 1) * plan.rounds]
+        assert {(row["simulated"], row["kind"], row["rule"], row["seed"]) for row in lines} == {
+            (series.name, run.kind, run.rule, run.seed)
+        }
+        want = [simulate.Counts(*(row[name] for name in simulate.Counts._fields)) for row in lines]
+        assert run.rounds() == want, run
 
 
 def test_runs_that_were_interrupted_go_on_where_they_stopped(

@@ -56,6 +56,8 @@ class Joined(World):
 
     origin: Any = (AWAY.hex(), THERE, [(THEIR_EPOCH, 3)])
     previous: Any = None
+    border = False
+    """Whether one reads it: the sibling."""
 
     def snapshot(self) -> dict[str, Any]:
         found = super().snapshot()
@@ -63,6 +65,8 @@ class Joined(World):
         if self.origin:
             found["labels"][0]["origin"] = self.origin
         found["clients"][0]["kind"] = "gateway"
+        if self.border:
+            found["clients"][2]["kind"] = "border"
         return found
 
     def m1(self, **more: Any) -> bytes:

@@ -9,34 +9,52 @@ from typing import Any
 import pytest
 
 from core_world import Shell, opened
-from mediator.core.test_bridged import NOW, Joined, taken
+from mediator.core.test_bridged import MOUNTED, NOW, Joined, taken
+from mediator.core.test_bridged import reader as reader_at
 from mediator.core.test_sealed_to_link import TO_LINK, head_of, reading, scene_of
-from mediator_world import PANEL, SIBLING, World
+from mediator_world import LOW, NOW_MS, PANEL, SIBLING, World
+from reader_scene import Scene
+from sealmq.border.ends import Keeping, Plain
+from sealmq.client.cipher import make
+from sealmq.mediator.core.keyring import Keyring
 from sealmq.mediator.core.message import Message
 from sealmq.mediator.core.retained import Retained
-from sealmq.mediator.core.wrap import look_m3, open_m3, rewrap_for_broker
+from sealmq.mediator.core.wrap import for_broker, look_m3, open_m3, rewrap_for_broker
 from sealmq.mqtt import Puback, Publish
 from sealmq.order import Order
-from sealmq_spec.const import CLEAR, LIVE, QUEUED, REF_LINK, RETAINED
+from sealmq_spec.const import CLEAR, LIVE, QUEUED, REF_LABEL, REF_LINK, RETAINED
+from sealmq_spec.envelope import get_m1
 from sealmq_spec.errors import Malformed, Stale, Unauthentic
+from sealmq_spec.origin import Reader
 
 
 class Leaving(World):
-    """The sensor's label leaves the site: its sibling is a bridge's client."""
+    """The sensor's label leaves the site, or goes to another label: its sibling is a bridge's or a
+    border's client."""
+
+    kind = "gateway"
 
     def snapshot(self) -> dict[str, Any]:
         found = super().snapshot()
         for client in found["clients"]:
             if client["number"] == SIBLING:
-                client["kind"] = "gateway"
+                client["kind"] = self.kind
         return found
 
 
+class AtBorder(Leaving):
+    """A border reads the sensor's label."""
+
+    kind = "border"
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("world", [Leaving, AtBorder])
 def test_a_clear_of_what_is_exported_goes_out_as_it_was_sealed_after_the_empty_message(
+    world: type[Leaving],
     qos: int,
 ) -> None:
-    shell = Shell(world=Leaving())
+    shell = Shell(world=world())
     peer = opened(shell)
     peer.send(peer.message(b"", retain=True, kind=CLEAR, qos=qos, packet_id=7 if qos else 0))
     empty, across = shell.forwards()
@@ -57,6 +75,37 @@ def test_of_a_label_that_stays_only_the_empty_message_goes_out() -> None:
     peer = opened(shell)
     peer.send(peer.message(b"", retain=True, kind=CLEAR, qos=1, packet_id=7))
     assert [f.payload for f in shell.forwards()] == [b""]
+
+
+def test_a_border_gets_it_as_it_was_sealed_to_the_label_and_opens_it() -> None:
+    scene = Scene(world=AtBorder())
+    _, border = reading(scene, SIBLING)
+    _, panel = reading(scene, PANEL)
+    scene.live("t/1", scene.m3("t/1", b"", how=RETAINED, kind=CLEAR), 1)
+    (packet,) = border.messages
+    assert head_of(packet)[:2] == (REF_LABEL, RETAINED)
+    assert panel.messages == []
+    ident = scene.world.identities[SIBLING]
+    given = packet.topic_raw, bytearray(packet.payload), scene.site.now_ms
+    opened = Keeping(ident, make).open(*given)
+    assert opened.payload == b""
+    assert isinstance(opened.payload, Plain)
+    assert get_m1(opened.payload.m1, 0, len(opened.payload.m1))[1] == CLEAR
+    with pytest.raises(Malformed, match="class 3"):
+        Reader(ident, make).open(*given)
+
+
+def test_what_another_site_clears_reaches_a_border_that_lets_it_in() -> None:
+    world = Joined()
+    assert LOW not in world.ring.leaving, "a bridge that brings it gets nothing of it"
+    world.border = True
+    world.ring = Keyring(world.site, 9, world.snapshot())
+    assert LOW in world.ring.leaving
+    came = taken(world, world.m1(low=CLEAR, plain=b""), 3)
+    given = world.ring, Order(world.ring.inst), world.ring.labels[LOW], came.body, came.start
+    m3 = for_broker(*given, None, came.own, RETAINED, MOUNTED, NOW_MS)
+    opened = reader_at(world, Keeping).open(MOUNTED, bytearray(m3), NOW_MS)
+    assert (opened.payload, opened.topic, opened.sender) == (b"", MOUNTED.decode(), 5)
 
 
 def test_a_bridge_alone_gets_it() -> None:
