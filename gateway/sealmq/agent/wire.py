@@ -383,6 +383,10 @@ class Five:
         return build.pingresp()
 
     def goodbye(self, refusal: Refusal) -> bytes:
+        if refusal.kind in ("away", "ending"):
+            # Clients are to come again. libmosquitto does after an end without a word, and takes a
+            # DISCONNECT for the last one.
+            return b""
         return v5.disconnect(REASONS[refusal.kind][2], self._reason(refusal))
 
     def _reason(self, refusal: Refusal) -> dict[int, object]:
@@ -402,7 +406,10 @@ def _hello(c: v5.Connect5) -> Hello:
         if v5.USER in w.properties or v5.EXPIRY in w.properties:
             fault = fault or "a will has no user properties and no expiry here"
     expiry = of.get(v5.SESSION_EXPIRY, 0)
-    window = min(WINDOW, of.get(v5.RECEIVE_MAX, WINDOW))
+    most = of.get(v5.RECEIVE_MAX, 0xFFFF)
+    # libmosquitto counts a message of QoS 2 that comes again in another connection twice, and ends
+    # for good, with all that it holds, where that is too many.
+    window = min(WINDOW, max(1, most // 2) if expiry else most)
     return Hello(
         c.client_id, c.clean_start, expiry > 0, c.keepalive, will, c.username, c.password, window,
         fault, expiry or FOREVER,
