@@ -79,6 +79,7 @@ def played(folder: Path, suite: str, port: int, only: list[str]) -> dict[str, st
         "nosubscribe_topics": ("test/nosubscribe",),
         "host": "127.0.0.1",
         "port": port,
+        "topic_prefix": prefix,
     }
     # Their setData names other topics than their main, and comes later.
     vars(module).update(said, setData=lambda: None)

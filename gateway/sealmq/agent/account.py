@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sealmq.client import Client, ClientError, Closed, Message, NotAuthorised, Notice, Options
 from sealmq.client.backoff import Backoff
@@ -33,9 +33,6 @@ from .spool import Spool
 from .wallet import TRY_S, Wallet
 from .wire import LastWill, Pub, Refusal
 
-if TYPE_CHECKING:
-    from .seat import Delay
-
 log = logging.getLogger("sealmq.agent")
 
 # The site takes 16 connections of a client (SPEC.md 9): one publishes.
@@ -48,6 +45,12 @@ _INBOX = 64
 _INBOX_BYTES = 2 << 20
 
 _NOT_KEPT = Refusal("away", "agent.away", "the site is away; QoS 0 is not kept")
+
+
+class Waits(Protocol):
+    """A will that waits for its client (seat.py)."""
+
+    async def returned(self, goes_on: bool) -> None: ...
 
 
 class Account:
@@ -73,7 +76,7 @@ class Account:
         self._entering = asyncio.Lock()
         self.seats = 0
         # Wills that wait, by client identifier.
-        self.delays: dict[str, Delay] = {}
+        self.delays: dict[str, Waits] = {}
         self._group: asyncio.TaskGroup | None = None
         self.sayable = frozenset(m.says.option for m in registry.manifests() if m.says)
         # Why the site does not let this client in, if it does not.

@@ -17,10 +17,10 @@ from websockets.exceptions import ConnectionClosed
 
 from sealmq import loops
 from sealmq.agent import doors as module
-from sealmq.agent.sessions import Sessions
 from sealmq.agent.config import Config, Door
 from sealmq.agent.doors import STRANGERS, opened
 from sealmq.agent.local import Local, Pipe
+from sealmq.agent.sessions import Sessions
 from sealmq.agent.wire import MAX_CONNECT, Refusal
 from sealmq.client import Refused
 from sealmq.mqtt import build
