@@ -25,6 +25,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from running_site import ROOT, SEALMQ, Site, free_port, until
 
@@ -315,6 +316,92 @@ def test_a_will_is_the_site_s_to_send_when_its_client_vanishes(
     came = reader.next()
     assert came.payload == b"gone"
     assert reader.about(came)["sealmq-how"] == "will"
+
+
+def test_what_a_subscription_of_mqtt_5_asks_for_besides_qos_is_done_also_after_a_kill(
+    agent: Agent,
+) -> None:
+    """No local, retain as published, retain handling, identifiers; the session is kept."""
+    topic = "machine/1/asks"
+    agent.pub("plc", topic, "old", "-q", "1", "-r")
+    one, other = Paho(agent, "plc", 5, "asks", kept=True), Paho(agent, "plc", 5)
+    try:
+        wishes: dict[str, Any] = {"noLocal": True, "retainAsPublished": True, "retainHandling": 2}
+        properties = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
+        properties.SubscriptionIdentifier = 77
+        options = SubscribeOptions(qos=1, **wishes)
+        one.client.subscribe(topic, options=options, properties=properties)
+        assert one.granted.get(timeout=30)[0].value == 1
+        for round in range(2):
+            one.client.publish(topic, "my own", 1).wait_for_publish(30)
+            other.client.publish(topic, "another's", 1, retain=True).wait_for_publish(30)
+            came = one.next()
+            assert (came.payload, came.retain) == (b"another's", True)
+            assert came.properties is not None
+            assert vars(came.properties)["SubscriptionIdentifier"] == [77]
+            assert one.came.empty()
+            if not round:
+                agent.kill()
+                agent.up()
+                until("both to be back", lambda: one.client.is_connected())
+                until("both to be back", lambda: other.client.is_connected())
+        # A new one brings what is retained; the same once more does not.
+        for handling, brings in ((1, True), (1, False), (0, True)):
+            options = SubscribeOptions(qos=1, retainHandling=handling)
+            one.client.subscribe("machine/1/+", options=options)
+            one.granted.get(timeout=30)
+            other.client.publish("machine/1/mark", "mark", 1).wait_for_publish(30)
+            seen = [one.next() for _ in range(2)] if brings else [one.next()]
+            while seen[-1].payload != b"mark":
+                seen.append(one.next())
+            assert any(m.topic == topic and m.retain for m in seen) is brings, handling
+    finally:
+        one.end()
+        other.end()
+    forget(agent, "plc", "asks")
+
+
+def forget(agent: Agent, user: str, client_id: str) -> None:
+    """Ends a session: the site keeps eight of a client."""
+    words = [*agent.words(user), "-i", client_id, "-t", "machine/1/none", "-E"]
+    subprocess.run(["mosquitto_sub", *words], timeout=60, check=False)
+
+
+def test_a_will_waits_as_long_as_it_is_to_and_is_not_sent_if_its_client_returns(
+    agent: Agent, clients: list[Paho]
+) -> None:
+    reader, other = Paho(agent, "ha", 5), Paho(agent, "plc", 5)
+    clients += [reader, other]
+    reader.subscribe("machine/1/delayed", 1)
+
+    def vanishes(delay: int) -> None:
+        dies = paho.Client(CallbackAPIVersion.VERSION2, "delayed", protocol=paho.MQTTv5)
+        dies.username_pw_set("plc", PASSWORD)
+        will = Properties(PacketTypes.WILLMESSAGE)  # type: ignore[no-untyped-call]
+        will.WillDelayInterval = delay
+        dies.will_set("machine/1/delayed", "gone", 1, properties=will)
+        kept = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        kept.SessionExpiryInterval = 3600
+        before = agent.said().count("delayed: connected")
+        dies.connect("127.0.0.1", agent.port, clean_start=False, properties=kept)
+        until("CONNACK", lambda: dies.loop_read() or dies.is_connected())
+        assert agent.said().count("delayed: connected") > before
+        sock = dies.socket()
+        assert sock is not None
+        sock.close()
+
+    vanishes(3)
+    other.client.publish("machine/1/delayed", "meanwhile", 1)
+    assert [reader.next().payload for _ in range(2)] == [b"meanwhile", b"gone"]
+    vanishes(3600)
+    back = Paho(agent, "plc", 5, "delayed", kept=True)
+    back.client.publish("machine/1/delayed", "back", 1).wait_for_publish(30)
+    back.end()
+    assert reader.next().payload == b"back"
+    # And when its session ends, for which it need not wait longer.
+    vanishes(3600)
+    forget(agent, "plc", "delayed")
+    assert reader.next().payload == b"gone"
 
 
 def test_the_add_on_of_home_assistant_runs_by_its_options(agent: Agent, tmp_path: Path) -> None:

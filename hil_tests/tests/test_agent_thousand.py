@@ -27,6 +27,7 @@ pytestmark = pytest.mark.full
 COUNT = 1000
 # Messages seen -> who is killed then.
 KILLS = {150: "agent", 350: "mediator", 550: "kg", 750: "broker"}
+_ENDED = "the reader has ended"
 # Without anything new. However slow the machine is, what goes on is waited for.
 _STILL_S = 90
 
@@ -45,6 +46,9 @@ class Ends(Protocol):
 
     def failed(self) -> list[str]:
         """What its library called a failure."""
+
+    def forgot(self) -> int:
+        """How many messages its reader has acknowledged and forgotten."""
 
     def end(self) -> None: ...
 
@@ -79,6 +83,9 @@ class ByPaho:
 
     def failed(self) -> list[str]:
         return []
+
+    def forgot(self) -> int:
+        return 0
 
     def end(self) -> None:
         self._reader.end()
@@ -126,7 +133,9 @@ class _Lines:
 
 class ByMosquitto:
     """mosquitto_pub reads lines and connects again by itself; mosquitto_sub ends where it is
-    refused, and is started again, as a service would be."""
+    refused, and is started again, as a service would be. It keeps nothing on disk: a message of
+    QoS 2 that it has acknowledged (PUBREC) and not printed yet (PUBREL) is lost with it.
+    """
 
     def __init__(self, agent: Agent, topic: str, version: int, qos: int) -> None:
         self._all = _Lines()
@@ -146,6 +155,7 @@ class ByMosquitto:
         while not self._all.over.is_set():
             self._all.start(self._sub).wait()
             self._all.over.wait(0.5)
+            self._all.lines.append(_ENDED)
 
     def publish(self, numbers: range) -> None:
         assert self._pub.stdin is not None
@@ -166,6 +176,22 @@ class ByMosquitto:
 
     def failed(self) -> list[str]:
         return [line for line in list(self._all.lines) if line.startswith(("failed", "error"))]
+
+    def forgot(self) -> int:
+        held: set[str] = set()
+        before: set[str] = set()
+        count = 0
+        for line in list(self._all.lines):
+            if line == _ENDED:
+                before, held = before | held, set()
+            elif match := re.match(r"Client r-\S+ sending PUBREC \(m(\d+)", line):
+                held.add(match[1])
+                before.discard(match[1])
+            elif match := re.match(r"Client r-\S+ received PUBREL \(Mid: (\d+)", line):
+                count += match[1] in before
+                held.discard(match[1])
+                before.discard(match[1])
+        return count
 
     def end(self) -> None:
         self._all.end()
@@ -208,6 +234,9 @@ class ByMqttJs:
 
     def failed(self) -> list[str]:
         return [line for line in list(self._all.lines) if line.startswith(("failed", "error"))]
+
+    def forgot(self) -> int:
+        return 0
 
     def end(self) -> None:
         self._all.end()
@@ -264,6 +293,7 @@ def goes_on(what: str, ends: Ends, look: Callable[[], bool]) -> None:
     while not look():
         now = len(ends.came()), len(ends.acked())
         said = f"{now[0]} came, {now[1]} acknowledged, failed: {ends.failed()[:9]}"
+        said += f", forgotten by the reader: {ends.forgot()}"
         assert not ends.failed(), f"waits for {what}: {said}"
         if now != seen:
             seen, since = now, time.monotonic()
@@ -295,7 +325,7 @@ def test_none_of_a_thousand_that_were_acknowledged_is_lost_whoever_is_killed(
             goes_on(f"{step} messages", ends, lambda step=step: len(ends.came()) >= step)  # type: ignore[misc]
             killed(agent, who)
         goes_on("all acknowledgements", ends, lambda: ends.acked() == every)
-        goes_on("all messages", ends, lambda: ends.came().keys() == every)
+        goes_on("all messages", ends, lambda: len(every - ends.came().keys()) <= ends.forgot())
 
 
 @pytest.mark.parametrize(("make", "version"), MAKES)

@@ -54,6 +54,8 @@ class Discovery:
             for name in _topics(payload):
                 if not self._owns(sender, name):
                     shown = f"{name[:200]!r}, which is not {sender}'s"
+                    if sender in self.senders:
+                        shown += "; its line in `senders` does not list it"
                     return _no(f"{topic[:200]} of {sender} names {shown}")
         except (ValueError, RecursionError) as error:
             why = str(error) if isinstance(error, _Unclear) else "it is no JSON"

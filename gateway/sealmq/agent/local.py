@@ -13,18 +13,34 @@ import logging
 import secrets
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from sealmq.client import Client, ClientError, Message, NotAuthorised
+from sealmq.client import Client, ClientError
 from sealmq.client import Refused as SiteRefused
 from sealmq.loops import first_error
-from sealmq.mqtt import PacketIds, ProtocolError, build
+from sealmq.mqtt import ProtocolError, build
 from sealmq_spec.errors import SealError
 
-from .account import SEATS, UNRELEASED, Account, Unreleased, note
-from .wire import FOREVER, Ack, Acks, Bye, Dialect, Hello, Opening, Ping, Pub, Refusal, Said, Sub
+from .account import Account, note
+from .delivery import UNREAD, Delivery, Out
+from .seat import Delay, Seat
+from .sessions import UNRELEASED, Asked, Session, Unreleased
+from .wire import (
+    Ack,
+    Acks,
+    Bye,
+    Dialect,
+    End,
+    Hello,
+    Opening,
+    Ping,
+    Pub,
+    Refusal,
+    Said,
+    Sub,
+)
 
 log = logging.getLogger("sealmq.agent")
 
@@ -36,7 +52,6 @@ _CONNECT_S = 10.0
 _AWAY_S = 5.0
 _GOING = 32
 _GOING_BYTES = 4 << 20
-_UNREAD = 256 * 1024
 _LINGER_S = 2.0
 _UNKNOWN = Refusal("unknown", "", "no message waits under this packet identifier")
 
@@ -54,27 +69,6 @@ class Pipe(Protocol):
 
     def proved(self) -> None:
         """It is known whose it is: it gives its stranger's place up."""
-
-
-class End(Exception):
-    """This connection ends. refusal: why, if it is not in good order; will: whether it is sent;
-    expiry: what its session's expiry interval is from now on, in seconds; None: as CONNECT said.
-    """
-
-    def __init__(
-        self, refusal: Refusal | None = None, will: bool = True, expiry: int | None = None
-    ) -> None:
-        super().__init__(str(refusal) if refusal else "goodbye")
-        self.refusal, self.will, self.expiry = refusal, will, expiry
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A message that the local client has not acknowledged. received: PUBREC has come, PUBREL of
-    the site has not."""
-
-    message: Message | None
-    received: bool = False
 
 
 class _Answers:
@@ -117,21 +111,15 @@ class Local:
         self._hello: Hello | None = None
         self.client_id = ""
         self._said: list[Said] = []
-        self._out = bytearray()
-        self._written = asyncio.Event()
-        self._drained = asyncio.Event()
+        self._out = Out()
         self._fault: Exception | None = None
-        self._seat: Client | None = None
-        self._kept = False
-        self._ids = PacketIds()
-        self._flights: dict[int, _Flight] = {}
-        # The site's packet id of a QoS 2 message -> the local one.
-        self._local: dict[int, int] = {}
-        # Those of the site's messages of QoS 2 that were withheld, until their PUBREL.
-        self._withheld: set[int] = set()
-        # Packet ids of PUBRELs that belong to no message of this connection.
-        self._strays: set[int] = set()
-        self._space = asyncio.Event()
+        self._seat: Seat | None = None
+        self._delivery: Delivery | None = None
+        # A will that waits for this client's return after its end.
+        self._delay: Delay | None = None
+        # Whether its session, which another connection has left, ends with this one.
+        self._last = False
+        self._session: Session | None = None
         self._received = Unreleased()
         # PUBLISHes that have no answer yet, and what they take.
         self._going = self._going_bytes = 0
@@ -169,8 +157,8 @@ class Local:
                     ("end", self._until_ended()),
                 ):
                     group.create_task(work, name=f"agent: {name}")
-                if self._seat is not None:
-                    group.create_task(self._deliver(self._seat), name="agent: deliver")
+                if self._seat is not None and self._seat.client is not None:
+                    self._delivers(group)
         except End as found:
             end = found
         except BaseExceptionGroup as errors:
@@ -188,24 +176,36 @@ class Local:
         if end.refusal is not None:
             log.info("%s", f"{who}: ended: {end.refusal}")
         if self._dialect is not None and end.refusal is not None and self._hello is not None:
-            self._out += self._dialect.goodbye(end.refusal)
+            self._out.send(self._dialect.goodbye(end.refusal))
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_LINGER_S):
-                if self._out:
-                    await self._pipe.send(bytes(self._out))
-        seat, self._seat = self._seat, None
-        if seat is not None and self._account is not None:
-            self._account.seats -= 1
-            await seat.disconnect(goodbye=not end.will)
-        # While the client waits for our end; one that came meanwhile has the session.
-        goes_on = self._kept and not self._ended.done()
-        if end.expiry is not None and goes_on and self._account is not None:
-            await self._expires(self._account, end.expiry)
+                if self._out.data:
+                    await self._pipe.send(bytes(self._out.data))
+        if self._account is not None and self._seat is not None:
+            await self._leave(self._account, self._seat, end)
         await self._pipe.close()
         if not self._ended.done():
             self._ended.cancel()
         elif not self._ended.cancelled():
             self._ended.exception()
+
+    async def _leave(self, account: Account, seat: Seat, end: End) -> None:
+        """Its place at the site; while the client waits for our end."""
+        if self._session is not None:
+            account.sessions.leave(self._session)
+        expiry = 0 if self._last and end.expiry is None else end.expiry
+        delay, hello = self._delay, self._hello
+        if delay is not None and end.will and hello is not None:
+            lasts = hello.expiry if expiry is None else expiry
+            account.later(delay.vanished(lasts), f"agent: will of {self.client_id}")
+            return
+        if delay is not None:
+            await delay.left()
+        else:
+            await seat.leave(goodbye=not end.will)
+        # One that came meanwhile has the session.
+        if expiry is not None and seat.kept and not self._ended.done():
+            await seat.keep_for(expiry)
 
     def end(self, refusal: Refusal) -> None:
         """From outside: another client takes its place, or the agent ends."""
@@ -269,15 +269,30 @@ class Local:
             self._account = account
             self._pipe.proved()
             self._joined(self)
-            refusal, present = await self._sit(account, hello)
-            if hello.kept and refusal is None:
-                self._received = account.received_of(self.client_id, present)
-        self._out += dialect.connack(present, refusal, made)
+            hello = await self._resumed(account, hello)
+            refusal, present = await self._sit(account, dialect, hello)
+        self._out.send(dialect.connack(present, refusal, made))
         if refusal is not None:
             raise End(refusal)
         self._hello = hello
+        if dialect.tells and account is not None and self._session is not None:
+            # After CONNACK, which nothing of the site's may come before.
+            await account.sessions.save(self._session)
 
-    async def _sit(self, account: Account, hello: Hello) -> tuple[Refusal | None, bool]:
+    async def _resumed(self, account: Account, hello: Hello) -> Hello:
+        """With what there is of an earlier connection."""
+        if (delay := account.delays.get(self.client_id)) is not None:
+            await delay.returned(goes_on=not hello.fresh)
+        expiry = account.sessions.expiry_of(self.client_id)
+        if hello.kept or hello.fresh or not expiry:
+            return hello
+        # MQTT 5, section 3.1.2.4: it goes on once more, and is over with this connection.
+        self._last = True
+        return replace(hello, kept=True, expiry=expiry)
+
+    async def _sit(
+        self, account: Account, dialect: Dialect, hello: Hello
+    ) -> tuple[Refusal | None, bool]:
         """What has to be there before CONNACK."""
         if not await account.until_up(_AWAY_S) and account.refusal is not None:
             return account.refusal, False
@@ -286,67 +301,30 @@ class Local:
             refusal := account.user.discovery.judge(account.name, will.topic, will.payload)
         ):
             return refusal, False
-        if will is None and not hello.kept:
-            return None, False
+        delivery = Delivery(account, self.client_id, dialect, hello.window, self._out)
+        seat = Seat(account, self.client_id, self._stated, delivery.released)
+        self._delivery, self._seat = delivery, seat
+        if (will is not None or hello.kept) and (refusal := await self._seated(account, hello)):
+            return refusal, False
+        self._session = session = account.sessions.enter(self.client_id, hello.kept, seat.present)
+        self._received, session.expiry = session.received, hello.expiry
+        return None, seat.present
+
+    async def _seated(self, account: Account, hello: Hello) -> Refusal | None:
+        """A session that is kept, or a will."""
+        seat, will = self._place, hello.will
         if not account.up:
-            why = "the site is away, which keeps sessions and wills"
-            return Refusal("away", "agent.away", why), False
+            return Refusal("away", "agent.away", "the site is away, which keeps sessions and wills")
         if hello.kept and hello.fresh:
             # What there is of the session ends first.
-            refusal = await self._seated(account, replace(hello, will=None), kept=False)
-            if refusal is not None:
-                return refusal, False
-            await self._leave(account)
-        refusal = await self._seated(account, hello, hello.kept)
-        return refusal, self._seat is not None and self._seat.present
-
-    async def _expires(self, account: Account, seconds: int) -> None:
-        """The site is told by a CONNECT for how long it keeps the session from now on: no seal
-        covers a DISCONNECT. 0: one that is not kept takes its place."""
-        hello = Hello(self.client_id, False, False, 0, None, None, None, expiry=seconds)
-        refusal = await self._seated(account, hello, kept=seconds > 0)
-        if refusal is not None:
-            log.warning("%s", f"{self.client_id}: the site keeps its session as before: {refusal}")
-        if not seconds:
-            account.received_of(self.client_id, present=False)
-        await self._leave(account)
-
-    async def _leave(self, account: Account) -> None:
-        seat, self._seat = self._seat, None
-        if seat is not None:
-            account.seats -= 1
-            await seat.disconnect()
-
-    async def _seated(self, account: Account, hello: Hello, kept: bool) -> Refusal | None:
-        """A connection to the site that reads for this client."""
-        if account.seats >= SEATS:
-            why = f"{SEATS} clients of {account.user.name} read already; the site takes no more"
-            return Refusal("much", "agent.clients", why)
-        account.seats += 1
-        expiry = hello.expiry if kept and hello.expiry < FOREVER else None
-        seat = account.reader(
-            self.client_id, kept, expiry, hello.will, self._stated, self._released
-        )
-        try:
-            await account.enter(seat)
-        except (ClientError, SealError) as error:
-            account.seats -= 1
-            with contextlib.suppress(ClientError, SealError):
-                await seat.disconnect()
-            if isinstance(error, NotAuthorised):
-                why = (
-                    "the site refuses it: its broker keeps no sessions, or has as many as [limits] "
-                    "sessions lets it have, the will is not allowed, or the client is disabled; "
-                    "the site's log says which"
-                )
-                return Refusal("denied", "agent.connect", why)
-            if isinstance(error, SealError):
-                return Refusal.of(error)
-            return Refusal("away", "agent.away", str(error))
-        except BaseException:
-            account.seats -= 1
-            raise
-        self._seat, self._kept = seat, kept
+            if refusal := await seat.take():
+                return refusal
+            await seat.leave()
+        if refusal := await seat.take(hello.kept, hello.expiry, will):
+            return refusal
+        self._sends.begin(seat.client, seat.kept)
+        if will is not None and will.delay and hello.kept and not self._last:
+            self._delay = Delay(account, self.client_id, seat, will.delay)
         return None
 
     # --- what it says ---
@@ -374,16 +352,15 @@ class Local:
                         await self._until_room()
                     self._publish(said)
                 elif type(said) is Acks:
-                    self._acks(said.packet_ids)
+                    self._sends.acks(said.packet_ids)
                 else:
                     await self._handle(said)
             self._said.clear()
             if self._fault is not None:
                 raise End(Refusal("broken", "", str(self._fault)))
-            while len(self._out) > 2 * _UNREAD:
+            if len(self._out.data) > 2 * UNREAD:
                 # Whoever does not read what it is answered is not listened to.
-                self._drained.clear()
-                await self._drained.wait()
+                await self._out.below(2 * UNREAD)
             self._listening = True
             data = await self._pipe.read()
             self._listening, self._heard = False, clock()
@@ -420,9 +397,9 @@ class Local:
             case Ack():
                 self._acked(said)
             case Ping():
-                self._send(self._wire.pong())
+                self._out.send(self._wire.pong())
             case Bye():
-                if said.expiry and not self._kept:
+                if said.expiry and (self._last or not self._place.kept):
                     why = "a session expiry interval in DISCONNECT, where CONNECT had none or 0"
                     raise End(Refusal("broken", "", why))
                 kept_for = self._hello.expiry if self._hello is not None else None
@@ -437,10 +414,22 @@ class Local:
         return self._dialect
 
     @property
-    def _reader(self) -> Client:
+    def _sends(self) -> Delivery:
+        if self._delivery is None:
+            raise End()
+        return self._delivery
+
+    @property
+    def _place(self) -> Seat:
         if self._seat is None:
             raise End()
         return self._seat
+
+    @property
+    def _reader(self) -> Client:
+        if self._seat is None or self._seat.client is None:
+            raise End()
+        return self._seat.client
 
     @property
     def _mine(self) -> Account:
@@ -453,7 +442,7 @@ class Local:
     def _publish(self, pub: Pub) -> None:
         topic, payload, qos, _, _, packet_id, *_ = pub
         if qos == 2 and packet_id in self._received.accepted:
-            self._send(self._wire.ack("PUBREC", packet_id))
+            self._out.send(self._wire.ack("PUBREC", packet_id))
             return
         if qos == 2 and len(self._received.accepted) >= UNRELEASED:
             why = f"{UNRELEASED} messages of QoS 2 wait for their PUBREL"
@@ -476,7 +465,7 @@ class Local:
         if self._dialect is None or self._ended.done() or not qos:
             return
         if refusal is None and qos == 1:
-            self._send(build.puback(packet_id))
+            self._out.send(build.puback(packet_id))
             return
         account = self._mine
         if refusal is not None and not self._dialect.tells and not account.user.acknowledge:
@@ -484,12 +473,12 @@ class Local:
             self.end(refusal)
             return
         kind = "PUBACK" if qos == 1 else "PUBREC"
-        self._send(self._dialect.ack(kind, packet_id, refusal))
+        self._out.send(self._dialect.ack(kind, packet_id, refusal))
 
     def refused(self, topic: str, refusal: Refusal) -> None:
         """A refusal that nothing else tells, or is told besides."""
-        if self._notes and self._dialect is not None and len(self._out) < _UNREAD:
-            self._send(self._dialect.note(REFUSED, note(topic, refusal)))
+        if self._notes and self._dialect is not None and len(self._out.data) < UNREAD:
+            self._out.send(self._dialect.note(REFUSED, note(topic, refusal)))
 
     # --- subscribe ---
 
@@ -503,6 +492,8 @@ class Local:
                     answers[i] = Refusal("impossible", "agent.property", asked.faults[i])
                 elif filt == REFUSED:
                     self._notes = asked.add
+                elif (granted := self._has(asked, i)) is not None:
+                    answers[i] = granted
                 else:
                     open_.setdefault(qos, []).append(i)
             for qos, which in open_.items():
@@ -512,7 +503,10 @@ class Local:
             for (filt, _), answer in zip(asked.filters, answers, strict=True):
                 if isinstance(answer, Refusal):
                     log.info("%s", f"{self.client_id}: {filt}: refused: {answer}")
-            self._send(self._wire.granted(asked, answers))
+            if self._wire.tells and self._session is not None:
+                self._mine.sessions.chosen(self._session)
+                await self._mine.sessions.save(self._session)
+            self._out.send(self._wire.granted(asked, answers))
             self._asking -= 1
             if not self._asking:
                 self._answered.set()
@@ -525,19 +519,47 @@ class Local:
             why = f"{min(unknown)[:64]!r} is nothing that can be said with a subscription"
             return [Refusal("impossible", "agent.property", why)] * len(which)
         said: dict[str, str | None] = {**account.user.say, **asked.said}
-        if self._seat is None and not asked.add:
+        seat, session = self._place, self._session
+        if session is None or self._group is None:
+            raise End()
+        if seat.client is None and not asked.add:
             return [0] * len(which)
-        if self._seat is None:
-            if self._hello is None or self._group is None:
-                raise End()
-            refusal = await self._seated(account, self._hello, False)
+        if seat.client is None:
+            refusal = await seat.take()
             if refusal is not None and refusal.kind == "away":
                 # Clients take a refusal for the last word, and try a connection again.
                 raise End(refusal)
             if refusal is not None:
                 return [refusal] * len(which)
-            self._group.create_task(self._deliver(self._reader), name="agent: deliver")
-        return await self._settled(self._reader, asked, qos, filters, said)
+            self._sends.begin(seat.client, False)
+            self._delivers(self._group)
+        before: list[Asked | None] = []
+        for i in which if asked.wishes else ():
+            held, wishes = session.filters.get(asked.filters[i][0]), asked.wishes[i]
+            # In force before the site's answer, which messages follow at once.
+            retained = wishes.retained == 0 or (wishes.retained == 1 and held is None)
+            before.append(session.put(asked.filters[i][0], Asked(qos, wishes, retained)))
+        found = await self._settled(self._reader, asked, qos, filters, said)
+        for filt, answer, held in zip(filters, found, before, strict=False):
+            if isinstance(answer, Refusal):
+                session.put(filt, held)
+            else:
+                session.put(filt, session.filters[filt]._replace(granted=answer))
+        for filt in () if asked.add else filters:
+            session.put(filt, None)
+        return found
+
+    def _has(self, asked: Sub, i: int) -> int | None:
+        """The QoS of a subscription that is there, if no more is asked for: with retain handling 1
+        it brings nothing again."""
+        if self._session is None or not asked.wishes or asked.said:
+            return None
+        (filt, qos), wishes = asked.filters[i], asked.wishes[i]
+        held = self._session.filters.get(filt)
+        if held is None or held.qos != qos or wishes.retained != 1:
+            return None
+        self._session.put(filt, held._replace(wishes=wishes))
+        return held.granted
 
     async def _settled(
         self, seat: Client, asked: Sub, qos: int, filters: list[str], said: dict[str, str | None]
@@ -558,80 +580,10 @@ class Local:
         except ClientError as error:
             raise End(Refusal("away", "agent.away", str(error))) from None
 
-    # --- deliver ---
-
-    async def _deliver(self, seat: Client) -> None:
-        account = self._mine
-        window = self._hello.window if self._hello is not None else 1
-        if self._group is not None:
-            self._group.create_task(self._watch(seat), name="agent: site's connection")
-        flights, judge, wire = self._flights, account.user.discovery.judge, self._wire
-        while True:
-            try:
-                # No more than it has room for: what waits is bounded by the seat's inbox.
-                some = await seat.receive_some(max(1, window - len(flights)))
-            except (ClientError, SealError) as error:
-                raise End(Refusal("away", "agent.away", str(error))) from None
-            for message in some:
-                if refusal := judge(message.sender, message.topic, message.payload):
-                    self._withhold(seat, message, refusal)
-                    continue
-                came = message.came
-                packet_id, dup = 0, False
-                if came is not None:
-                    if len(flights) >= window:
-                        await self._until_space(seat, window)
-                    packet_id = self._place(message, came.packet_id)
-                    dup = came.dup and self._kept
-                packet = wire.message(message, packet_id, message.qos, dup)
-                if packet:
-                    self._send(packet)
-                elif came is not None:
-                    # Larger than the client takes: done with, as if it had been read.
-                    self._acked(Ack("PUBACK" if message.qos == 1 else "PUBREC", packet_id, 0x97))
-                while len(self._out) > _UNREAD:
-                    self._drained.clear()
-                    await self._drained.wait()
-
-    async def _until_space(self, seat: Client, window: int) -> None:
-        while len(self._flights) >= window and seat.error is None:
-            self._space.clear()
-            await self._space.wait()
-        if seat.error is not None:
-            # What it has not acknowledged comes again, in another connection.
-            raise End(Refusal("away", "agent.away", str(seat.error)))
-
-    def _withhold(self, seat: Client, message: Message, refusal: Refusal) -> None:
-        log.warning("%s", f"{self.client_id}: withheld: {refusal}")
-        self._mine.tell(message.topic, refusal)
-        if seat.settle(message) and message.qos == 2 and message.came is not None:
-            self._withheld.add(message.came.packet_id)
-
-    async def _watch(self, seat: Client) -> None:
-        """No answer that makes room comes from a site's connection that is over."""
-        await seat.ended()
-        self._space.set()
-
-    def _place(self, message: Message, theirs: int) -> int:
-        """The local packet id: that of the site for a session that is kept."""
-        packet_id = theirs if self._kept else self._ids.take()
-        if message.qos == 2:
-            self._local[theirs] = packet_id
-        self._flights[packet_id] = _Flight(message)
-        return packet_id
-
-    def _acks(self, packet_ids: tuple[int, ...]) -> None:
-        """PUBACKs of 3.1.1."""
-        seat, flights = self._seat, self._flights
-        for packet_id in packet_ids if seat is not None else ():
-            flight = flights.get(packet_id)
-            message = None if flight is None else flight.message
-            if seat is None or message is None or message.qos != 1:
-                continue
-            seat.settle(message)
-            del flights[packet_id]
-            self._ids.release(packet_id)
-        self._space.set()
+    def _delivers(self, group: asyncio.TaskGroup) -> None:
+        if self._session is not None:
+            work = self._sends.run(self._session, group)
+            group.create_task(work, name="agent: deliver")
 
     def _acked(self, ack: Ack) -> None:
         if ack.kind == "PUBREL":
@@ -639,84 +591,16 @@ class Local:
             # accepted by an agent that has ended since: its client would take another code for a
             # failure.
             refused = self._received.released(ack.packet_id)
-            self._send(self._wire.ack("PUBCOMP", ack.packet_id, _UNKNOWN if refused else None))
+            self._out.send(self._wire.ack("PUBCOMP", ack.packet_id, _UNKNOWN if refused else None))
             return
-        flight, seat = self._flights.get(ack.packet_id), self._seat
-        if seat is None:
-            return
-        if ack.kind == "PUBCOMP":
-            if ack.packet_id in self._strays:
-                self._strays.discard(ack.packet_id)
-                seat.complete(ack.packet_id)
-            elif flight is not None and flight.received:
-                theirs = next((t for t, mine in self._local.items() if mine == ack.packet_id), None)
-                if theirs is not None:
-                    del self._local[theirs]
-                    seat.complete(theirs)
-                self._over(ack.packet_id)
-            return
-        message = flight.message if flight is not None else None
-        if flight is None or message is None or message.qos != (1 if ack.kind == "PUBACK" else 2):
-            return
-        there = seat.settle(message)
-        if ack.kind == "PUBACK" or ack.code >= 0x80:
-            self._over(ack.packet_id)
-            return
-        flight.received, flight.message = True, None
-        if not there:
-            # The site's connection is another one by now, in which nothing of this is known.
-            self._send(self._wire.ack("PUBREL", ack.packet_id))
-
-    def _over(self, packet_id: int) -> None:
-        self._flights.pop(packet_id, None)
-        self._ids.release(packet_id)
-        self._space.set()
-
-    def _released(self, theirs: int) -> None:
-        """The site's PUBREL."""
-        seat = self._seat
-        if seat is None:
-            return
-        if theirs in self._withheld:
-            self._withheld.discard(theirs)
-            seat.complete(theirs)
-            return
-        packet_id = self._local.get(theirs, 0)
-        flight = self._flights.get(packet_id)
-        if flight is not None and flight.received:
-            self._send(self._wire.ack("PUBREL", packet_id))
-        elif self._kept:
-            # Of a message that an earlier agent passed on, or the mediator's own, before an id that
-            # a broker uses again: its PUBCOMP ends no message of this connection.
-            self._strays.add(theirs)
-            self._send(self._wire.ack("PUBREL", theirs))
-        else:
-            seat.complete(theirs)
+        self._sends.acked(ack)
 
     def _stated(self, what: str) -> None:
-        """Something has become of the site's connection: what waits for its PUBREL is released."""
+        """Something has become of the site's connection."""
         log.info("%s", f"{self.client_id}: {what}")
-        if what != "connected" or self._kept or self._dialect is None:
-            return
-        self._withheld.clear()
-        for packet_id, flight in self._flights.items():
-            if flight.received:
-                self._send(self._dialect.ack("PUBREL", packet_id))
-        self._local.clear()
-
-    # --- bytes ---
-
-    def _send(self, data: bytes) -> None:
-        if not self._out:
-            self._written.set()
-        self._out += data
+        if what == "connected" and self._delivery is not None:
+            self._delivery.again()
 
     async def _write(self) -> None:
         while True:
-            if not self._out:
-                self._drained.set()
-                self._written.clear()
-                await self._written.wait()
-            data = bytes(self._out)
-            self._out.clear()
-            await self._pipe.send(data)
+            await self._pipe.send(await self._out.next())

@@ -17,11 +17,12 @@ from sealmq.formats import NewerFormat
 from sealmq.loops import first_error
 from sealmq.run import notify
 
-from .account import Account, Wallet
+from .account import Account
 from .config import BadConfig, Config
 from .doors import opened
 from .local import Local, Pipe
 from .spool import Spool
+from .wallet import Wallet
 from .wire import Refusal
 
 log = logging.getLogger("sealmq.agent")
@@ -51,7 +52,9 @@ class Agent:
             for user in self._config.users.values():
                 wallet = await Wallet.of(user)
                 wallets.append(wallet)
-                self._accounts[user.name] = Account(user, wallet, spool, self._teller(user.name))
+                account = Account(user, wallet, spool, self._teller(user.name))
+                await account.sessions.load()
+                self._accounts[user.name] = account
             async with asyncio.TaskGroup() as group:
                 for account in self._accounts.values():
                     group.create_task(account.run(), name=f"agent: {account.user.name}")

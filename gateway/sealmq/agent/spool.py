@@ -1,4 +1,5 @@
-"""Messages of QoS 1 and 2 that could not be sent: one small database, bounded.
+"""Messages of QoS 1 and 2 that could not be sent: one small database, bounded. What clients of
+MQTT 5 have subscribed to lies beside them, a text for each session (sessions.py).
 
 A message lies here until the site has decided about it. Nothing in it has been acknowledged, so
 what is too much is refused, and told to whoever published it. One thread reads and writes; what
@@ -36,6 +37,8 @@ CREATE TABLE IF NOT EXISTS unsent (
     topic TEXT NOT NULL, payload BLOB NOT NULL, qos INTEGER NOT NULL, retain INTEGER NOT NULL,
     put TEXT NOT NULL, put_at INTEGER NOT NULL, until INTEGER, size INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS unsent_origin ON unsent (user, origin);
+CREATE TABLE IF NOT EXISTS session (
+    user TEXT NOT NULL, client TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (user, client));
 """
 _COLUMNS = "seq, origin, topic, payload, qos, retain, put, put_at, until"
 
@@ -96,6 +99,8 @@ class Spool:
             done = db.execute("DELETE FROM unsent WHERE user = ?", (gone,))
             why = "which the configuration does not have any more; none of them was acknowledged"
             log.warning("%s", f"{done.rowcount} unsent messages of {gone!r} were deleted, {why}")
+        marks = ", ".join("?" * len(users))
+        db.execute(f"DELETE FROM session WHERE user NOT IN ({marks})", tuple(users))  # noqa: S608
         rows = db.execute("SELECT user, COUNT(*), SUM(size) FROM unsent GROUP BY user").fetchall()
         # Of each user, unsent; of all, on disk or on the way there.
         self._unsent = Counter({str(user): int(count) for user, count, _ in rows})
@@ -211,6 +216,25 @@ class Spool:
         future = self._ask(work)
         future.add_done_callback(over)
         return future
+
+    def sessions(self, user: str) -> asyncio.Future[list[tuple[str, str]]]:
+        """What is kept of a user's sessions: client identifier and text."""
+
+        def work(db: sqlite3.Connection) -> list[tuple[str, str]]:
+            return db.execute("SELECT client, said FROM session WHERE user = ?", (user,)).fetchall()
+
+        return self._ask(work)
+
+    def keep_session(self, user: str, client: str, said: str | None) -> asyncio.Future[None]:
+        """On disk once it is done. None: it is over."""
+
+        def work(db: sqlite3.Connection) -> None:
+            if said is None:
+                db.execute("DELETE FROM session WHERE user = ? AND client = ?", (user, client))
+                return
+            db.execute("INSERT OR REPLACE INTO session VALUES (?, ?, ?)", (user, client, said))
+
+        return self._ask(work)
 
     def _ask(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()

@@ -16,6 +16,7 @@ from sealmq.mqtt import (
     Connect,
     Decoder,
     Disconnect,
+    FilterWishes,
     MalformedPacket,
     Packet,
     Pingreq,
@@ -59,6 +60,18 @@ class Refusal(NamedTuple):
         return cls(kind, getattr(error, "rule", ""), reason)
 
 
+class End(Exception):
+    """This connection ends. refusal: why, if it is not in good order; will: whether it is sent;
+    expiry: what its session's expiry interval is from now on, in seconds; None: as CONNECT said.
+    """
+
+    def __init__(
+        self, refusal: Refusal | None = None, will: bool = True, expiry: int | None = None
+    ) -> None:
+        super().__init__(str(refusal) if refusal else "goodbye")
+        self.refusal, self.will, self.expiry = refusal, will, expiry
+
+
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (spec.Denied, "denied"),
     (spec.RateLimited, "much"),
@@ -84,12 +97,13 @@ REASONS: Mapping[str, tuple[int, int, int, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class LastWill:
-    """A will as it is published."""
+    """A will as it is published. delay: seconds that it waits for its client's return."""
 
     topic: str
     payload: bytes = field(repr=False)
     qos: int
     retain: bool
+    delay: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +141,15 @@ class Pub(NamedTuple):
 
 
 class Sub(NamedTuple):
-    """SUBSCRIBE, or UNSUBSCRIBE where `add` is not set. said: for policy families."""
+    """SUBSCRIBE, or UNSUBSCRIBE where `add` is not set. said: for policy families. wishes: of each
+    filter, of a SUBSCRIBE of MQTT 5."""
 
     add: bool
     packet_id: int
     filters: tuple[tuple[str, int], ...]
     said: Mapping[str, str] = {}
     faults: tuple[str, ...] = ()
+    wishes: tuple[FilterWishes, ...] = ()
 
 
 class Ack(NamedTuple):
@@ -176,7 +192,9 @@ class Dialect(Protocol):
 
     def connack(self, present: bool, refusal: Refusal | None, made: str) -> bytes: ...
 
-    def message(self, m: Message, packet_id: int, qos: int, dup: bool) -> bytes: ...
+    def message(
+        self, m: Message, packet_id: int, qos: int, dup: bool, ids: Sequence[int] = ()
+    ) -> bytes: ...
 
     def note(self, topic: str, payload: bytes) -> bytes: ...
 
@@ -218,7 +236,9 @@ class Three:
             return build.connack(False, REASONS[refusal.kind][3])
         return build.connack(present, 0)
 
-    def message(self, m: Message, packet_id: int, qos: int, dup: bool) -> bytes:
+    def message(
+        self, m: Message, packet_id: int, qos: int, dup: bool, ids: Sequence[int] = ()
+    ) -> bytes:
         # Whoever opened it has checked its topic.
         return build.publish(m.topic.encode(), m.payload, qos, m.retain, dup, packet_id)
 
@@ -318,22 +338,26 @@ class Five:
         said: dict[int, object] = {
             v5.RECEIVE_MAX: WINDOW,
             v5.MAX_PACKET: MAX_PACKET,
-            v5.SUBSCRIPTION_IDS: 0,
         }
         if made:
             said[v5.ASSIGNED_ID] = made
         return v5.connack(present, 0, said)
 
-    def message(self, m: Message, packet_id: int, qos: int, dup: bool) -> bytes:
+    def message(
+        self, m: Message, packet_id: int, qos: int, dup: bool, ids: Sequence[int] = ()
+    ) -> bytes:
         about = [
             ("sealmq-sender", m.sender),
             ("sealmq-label", m.label),
             ("sealmq-age", str(m.age)),
             ("sealmq-how", m.how.name.lower()),
         ]
-        return self._fits(
-            v5.publish(m.topic, m.payload, qos, m.retain, dup, packet_id, {v5.USER: about})
-        )
+        said: dict[int, object] = {v5.USER: about}
+        if ids:
+            said[v5.SUBSCRIPTION_ID] = ids
+        if (left := m.left) is not None:
+            said[v5.EXPIRY] = left
+        return self._fits(v5.publish(m.topic, m.payload, qos, m.retain, dup, packet_id, said))
 
     def note(self, topic: str, payload: bytes) -> bytes:
         return self._fits(v5.publish(topic, payload, 0, False, False, 0, {}))
@@ -359,6 +383,10 @@ class Five:
         return build.pingresp()
 
     def goodbye(self, refusal: Refusal) -> bytes:
+        if refusal.kind in ("away", "ending"):
+            # Clients are to come again. libmosquitto does after an end without a word, and takes a
+            # DISCONNECT for the last one.
+            return b""
         return v5.disconnect(REASONS[refusal.kind][2], self._reason(refusal))
 
     def _reason(self, refusal: Refusal) -> dict[int, object]:
@@ -373,14 +401,15 @@ def _hello(c: v5.Connect5) -> Hello:
     will = None
     if c.will is not None:
         w = c.will
-        will = LastWill(w.topic, w.payload, w.qos, w.retain)
+        will = LastWill(w.topic, w.payload, w.qos, w.retain, w.properties.get(v5.WILL_DELAY, 0))
         _, fault = _put(w.properties) if not fault else ({}, fault)
-        if w.properties.get(v5.WILL_DELAY) and of.get(v5.SESSION_EXPIRY):
-            fault = fault or "a will is sent at once; will delay is 0"
         if v5.USER in w.properties or v5.EXPIRY in w.properties:
             fault = fault or "a will has no user properties and no expiry here"
     expiry = of.get(v5.SESSION_EXPIRY, 0)
-    window = min(WINDOW, of.get(v5.RECEIVE_MAX, WINDOW))
+    most = of.get(v5.RECEIVE_MAX, 0xFFFF)
+    # libmosquitto counts a message of QoS 2 that comes again in another connection twice, and ends
+    # for good, with all that it holds, where that is too many.
+    window = min(WINDOW, max(1, most // 2) if expiry else most)
     return Hello(
         c.client_id, c.clean_start, expiry > 0, c.keepalive, will, c.username, c.password, window,
         fault, expiry or FOREVER,
@@ -421,18 +450,15 @@ def _said(of: v5.Properties) -> tuple[dict[str, str], str]:
 
 def _sub(packet: v5.Subscribe5) -> Sub:
     said, fault = _said(packet.properties)
-    if v5.SUBSCRIPTION_ID in packet.properties:
-        fault = fault or "there are no subscription identifiers here, as CONNACK says"
-    faults = []
+    number = packet.properties.get(v5.SUBSCRIPTION_ID, 0)
+    wishes = []
     for one in packet.filters:
-        why = fault
-        if one.no_local:
-            why = why or "no local is not known here"
-        if one.retain_handling:
-            why = why or "retained messages come with each subscription; retain handling is 0"
-        faults.append(why)
+        if one.no_local and one.filter.startswith("$share/"):
+            raise MalformedPacket("no local in a shared subscription [MQTT-3.8.3-4]")
+        wishes.append(FilterWishes(one.no_local, one.as_published, one.retain_handling, number))
     filters = tuple((one.filter, one.qos) for one in packet.filters)
-    return Sub(True, packet.packet_id, filters, said, tuple(faults) if any(faults) else ())
+    faults = (fault,) * len(filters) if fault else ()
+    return Sub(True, packet.packet_id, filters, said, faults, tuple(wishes))
 
 
 class Opening:
@@ -462,7 +488,7 @@ class Opening:
 
 
 __all__ = [
-    "Ack", "Acks", "Bye", "Dialect", "Five", "Hello", "LastWill", "Opening", "Ping",
+    "Ack", "Acks", "Bye", "Dialect", "End", "Five", "Hello", "LastWill", "Opening", "Ping",
     "ProtocolError", "Pub",
     "Refusal", "Said", "Sub", "Three",
 ]  # fmt: skip

@@ -120,4 +120,4 @@ class Passing(Client):
     ) -> bool:
         """The same with QoS 1, as `publish_nowait`."""
         draft = _new(Draft, (topic, _raw(topic), m1, 1, retain, LIVE, 0, EMPTY, True))
-        return self._operations.publish_nowait(draft, over)
+        return self._operations.publish_nowait(draft, over) > 0

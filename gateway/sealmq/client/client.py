@@ -36,7 +36,7 @@ from .desk import Desk
 from .door import Door, Renew
 from .errors import Closed, Refused
 from .life import FILTERS, Life
-from .operations import Draft, Operations, Wanted
+from .operations import Draft, Operations, Sealed, Wanted
 from .randomness import mono_ms
 from .seal import command_body
 from .speech import speech
@@ -174,6 +174,7 @@ class Client:
         put: Mapping[str, Sequence[str]] | None = None,
         confirm: float | None = None,
         within: float | None = None,
+        sealed: Sealed | None = None,
     ) -> None:
         """Publish up to 1 MiB. life: SPEC.md 3.1 (0: 60 s; 1 to 31: 2^life s; 255: unlimited).
 
@@ -189,9 +190,11 @@ class Client:
         confirm: wait that many seconds for the gateway's receipt, which nobody else can forge; a
         refusal is then raised for QoS 0 as well. Unconfirmed when it does not come.
         within: seconds for connection and acknowledgement; TimedOut.
+        sealed: told of the number under which it leaves, by which a reader knows it
+        (`Message.number`); of another one if it is sealed once more.
         """
         draft = _draft(topic, payload, qos, retain, life, tlv, put)
-        await self._running().publish(draft, confirm, within)
+        await self._running().publish(draft, confirm, within, sealed)
 
     def publish_nowait(
         self,
@@ -203,11 +206,12 @@ class Client:
         retain: bool = False,
         life: int = 0,
         put: Mapping[str, Sequence[str]] | None = None,
-    ) -> bool:
+    ) -> int:
         """As `publish`, without waiting; RETAIN and no payload as `clear`. For whoever publishes
         very many: it needs no task for each.
 
-        False: nothing was sent, since there is no connection now, or too much is unacknowledged.
+        Gives the counter under which it left, in the present `boot`. 0: nothing was sent, since
+        there is no connection now, or too much is unacknowledged.
         over: called once from the event loop where `publish` would return, with None, or raise,
         with the error; it raises nothing. Not with QoS 0. Once more where WrongEpoch is refused is
         not tried. Raises what is wrong with the arguments: Malformed, TooLarge, Denied; Closed.
@@ -228,12 +232,13 @@ class Client:
         tlv: Mapping[int, bytes] | None = None,
         confirm: float | None = None,
         within: float | None = None,
+        sealed: Sealed | None = None,
     ) -> None:
         """Remove the retained message of a topic; otherwise as `publish`. life: for how long it
         may be under way to other sites, too.
         """
         draft = _draft(topic, b"", qos, True, life, tlv, None)._replace(kind=CLEAR)
-        await self._running().publish(draft, confirm, within)
+        await self._running().publish(draft, confirm, within, sealed)
 
     # --- subscribe -------------------------------------------------------------------------------
 
@@ -420,6 +425,12 @@ class Client:
     def identity(self) -> Identity:
         """Who the client is; holds its roots: not to be logged."""
         return self._boots.identity
+
+    @property
+    def boot(self) -> int:
+        """The present boot session; 0: there is none yet."""
+        session = self._boots.session
+        return 0 if session is None else session.boot
 
     @property
     def clock(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from sealmq.feedback import NAME, Said
+from sealmq_spec.const import M1_HEAD
 from sealmq_spec.origin import Reader as _Reader
 from sealmq_spec.origin import message_id
 from sealmq_spec.reader import Message
@@ -34,6 +35,7 @@ class Reader(Whole, _Reader):
     ) -> Message:
         if topic[:1] == b"@":
             self.last = message_id(memoryview(payload)[o:end])
+        self.m1 = bytes(payload[o : o + M1_HEAD])
         return super()._open_inner(topic, payload, o, end, *rest)
 
 

@@ -91,7 +91,7 @@ class Intake:
             Message,
             (
                 text, plain, *named, age, HOWS[how], qos, retain, tlv, label, sender,
-                b"" if foreign is None else foreign.last, came,
+                b"" if foreign is None else foreign.last, came, self._reader.m1,
             ),
         )  # fmt: skip
         last = events[-1] if events else None

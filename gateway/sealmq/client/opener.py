@@ -59,7 +59,12 @@ class Plan:
 
 
 class Opener(_Reader):
-    """As the portable one, whose `open` it is. Ciphers are those of `sealmq.client.cipher`."""
+    """As the portable one, whose `open` it is. Ciphers are those of `sealmq.client.cipher`.
+
+    m1: the header of the m1 that was opened last, where that is opened.
+    """
+
+    m1 = b""
 
     def __init__(
         self, ident: Identity, make: Make, limit: int = 64, known_tlv: Sequence[int] = ()
@@ -146,6 +151,7 @@ class Whole(Opener):
         except InvalidTag:
             raise Unauthentic("m1: the tag does not verify") from None
         self._check_window(window, LIVE, ctr, t_pub, s2)
+        self.m1 = m1_head
         return _new(Message, (text, payload, label, sender, age, LIVE, {}))
 
     def _plan_inner(self, plan: Plan, plain: bytes) -> None:

@@ -30,6 +30,10 @@ _PING_AGAIN_S = 1.0
 _NAMES_S = 2.0
 
 
+Sealed = Callable[[tuple[int, int]], None]
+"""Told under which boot and counter a message leaves (Message.number)."""
+
+
 class Draft(NamedTuple):
     """A message to publish; all is checked. raw: topic in UTF-8. kind: m1's class. block: TLV.
     passed: the payload is an m1, of another site's client.
@@ -68,20 +72,31 @@ class Operations:
 
     # --- publish ---------------------------------------------------------------------------------
 
-    async def publish(self, draft: Draft, confirm: float | None, within: float | None) -> None:
+    async def publish(
+        self,
+        draft: Draft,
+        confirm: float | None,
+        within: float | None,
+        sealed: Sealed | None = None,
+    ) -> None:
         """Publish and wait for what is due. Refused for an old epoch: once more with new roots."""
         used: list[int] = []
         try:
-            await self._publish(draft, confirm, within, used)
+            await self._publish(draft, confirm, within, used, sealed)
         except WrongEpoch as error:
             if not isinstance(error, Refused) or not self._life.may_renew or draft.passed:
                 raise
             # Nothing was forwarded, so it may be sealed once more.
             await self._new_roots(used[0], within)
-            await self._publish(draft, confirm, within, used)
+            await self._publish(draft, confirm, within, used, sealed)
 
     async def _publish(
-        self, draft: Draft, confirm: float | None, within: float | None, used: list[int]
+        self,
+        draft: Draft,
+        confirm: float | None,
+        within: float | None,
+        used: list[int],
+        sealed: Sealed | None,
     ) -> None:
         """used: the epoch that the message is sealed under comes to its end."""
         acks, receipts = self._desk.acks, self._desk.receipts
@@ -102,6 +117,8 @@ class Operations:
                         draft.block,
                         draft.passed,
                     )
+                    if sealed is not None:
+                        sealed((core.session.boot, ctr))
                     acked = acks.expect(ctr, draft.topic) if draft.qos else None
                     receipt = receipts.expect(ctr, draft.topic) if confirm is not None else None
                     self._life.send(packet)
@@ -114,28 +131,28 @@ class Operations:
             acks.forget(ctr)
             receipts.forget(ctr)
 
-    def publish_nowait(self, draft: Draft, over: Callable[[Exception | None], None]) -> bool:
-        """Publish without waiting: `over` is told of the answer to QoS 1 and 2. False: there is no
-        room now, or no connection; `publish` waits for that.
+    def publish_nowait(self, draft: Draft, over: Callable[[Exception | None], None]) -> int:
+        """Publish without waiting: `over` is told of the answer to QoS 1 and 2. The counter. 0:
+        there is no room now, or no connection; `publish` waits for that.
         """
         life = self._life
         core, wire = life.core, life.wire
         if core is None or wire is None or life.error is not None:
-            return False
+            return 0
         if wire.clogged or self._gate.locked():
-            return False
+            return 0
         if self._boots.worn():
             life.worn()
-            return False
+            return 0
         topic, raw, payload, qos, retain, kind, lives, block, passed = draft
         most = self._options.inflight if qos else 0
         if not self._boots.outbox.admits(core.session.ctr + 1, most):
-            return False
+            return 0
         ctr, packet = core.publish(raw, payload, qos, retain, kind, lives, mono_ms(), block, passed)
         if qos:
             self._desk.acks.call(ctr, topic, over)
         life.send(packet)
-        return True
+        return ctr
 
     async def _flush(self, qos: int) -> None:
         try:

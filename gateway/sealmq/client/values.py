@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import enum
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sealmq_spec.const import TLV_FAMILIES
+from sealmq_spec.const import LIVE, TLV_FAMILIES
+from sealmq_spec.envelope import CTR1, LIFE1
 from sealmq_spec.errors import Malformed
+
+# In m1's header: boot, salt, counter.
+_BOOT = CTR1 - 11
+_NUMBER = struct.Struct(">BH8xBH").unpack_from
+_LIFE_MOST = 31
 
 
 class How(enum.IntEnum):
@@ -58,6 +65,27 @@ class Message(NamedTuple):
     id: bytes = b""
     # With Options.settle: what `Client.settle` needs.
     came: Came | None = None
+    # The header of what its publisher sealed (SPEC.md 3.1).
+    m1: bytes = b""
+
+    @property
+    def kind(self) -> int:
+        """The class in which it was published: LIVE, RETAINED, WILL."""
+        return self.m1[1] & 3 if self.m1 else LIVE
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """Boot and counter: its sender gives no two messages the same."""
+        if not self.m1:
+            return 0, 0
+        *boot, high, low = _NUMBER(self.m1, _BOOT)
+        return boot[0] << 16 | boot[1], high << 16 | low
+
+    @property
+    def left(self) -> int | None:
+        """Seconds that are left of the life which its publisher gave it; None: it gave it none."""
+        life = self.m1[LIFE1] if self.m1 else 0
+        return max(0, (1 << life) - self.age) if 0 < life <= _LIFE_MOST else None
 
     def __repr__(self) -> str:
         return (

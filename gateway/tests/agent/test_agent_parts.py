@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from sealmq.agent.account import Wallet, seat_id
+from sealmq.agent.account import seat_id
 from sealmq.agent.config import BadConfig, read, read_password
 from sealmq.agent.discovery import Discovery
 from sealmq.agent.run import Agent, _private
+from sealmq.agent.wallet import Wallet
 from sealmq.agent.wire import Bye, Five, Hello, Opening, Pub, Refusal, Sub, Three
 from sealmq.client import How, Message
 from sealmq.families.filters import covers
-from sealmq.mqtt import ProtocolError, build
+from sealmq.mqtt import FilterWishes, ProtocolError, build
 from sealmq.mqtt import five as v5
 from sealmq_spec.identity import Identity
 from sealmq_spec.records import Roots
@@ -175,15 +176,6 @@ def test_a_property_that_lies_or_has_no_room_is_refused_not_left_out() -> None:
     assert publish5({v5.EXPIRY: 60}).expiry == 60
     assert publish5({v5.USER: [("put-attribute", "speed=1")]}).put == {"attribute": ["speed=1"]}
     dialect, _ = five()
-    ids = b"\2\x0b\1"
-    body = b"\0\1" + ids + b"\0\1a\0"
-    [asked] = dialect.feed(build.packet(0x82, body))
-    assert isinstance(asked, Sub)
-    assert asked.faults[0]
-    for options in (4, 0x10, 0x20):
-        [asked] = dialect.feed(build.packet(0x82, b"\0\1\0\0\1a" + bytes((options,))))
-        assert isinstance(asked, Sub)
-        assert asked.faults[0], options
     twice = v5.put_properties({v5.USER: [("purpose", "a"), ("purpose", "b")]})
     [asked] = dialect.feed(build.packet(0x82, b"\0\1" + twice + b"\0\1a\0"))
     assert isinstance(asked, Sub)
@@ -222,6 +214,44 @@ def test_a_refusal_is_told_as_far_as_the_client_s_mqtt_can() -> None:
     assert Three().granted(asked, [1, no]) == build.suback(5, [1, 0x80])
     assert not Three().tells
     assert Three().connack(False, Refusal("password", "", ""), "") == b"\x20\2\0\4"
+
+
+def test_a_client_is_to_come_again_where_the_site_or_the_agent_is_away() -> None:
+    """libmosquitto does not after a DISCONNECT, and mosquitto_sub forgets what it holds."""
+    dialect, _ = five()
+    for kind in ("away", "ending"):
+        assert dialect.goodbye(Refusal(kind, "", "later")) == b""
+    assert dialect.goodbye(Refusal("taken over", "", "another"))[2] == 0x8E
+
+
+@pytest.mark.parametrize(
+    ("expiry", "most", "window"),
+    [(0, None, 20), (60, None, 20), (0, 20, 20), (60, 20, 10), (60, 1, 1), (0, 1, 1)],
+)
+def test_a_session_that_is_kept_has_half_the_window_that_its_client_takes(
+    expiry: int, most: int | None, window: int
+) -> None:
+    """libmosquitto counts what comes again in another connection twice."""
+    said: dict[int, object] = {v5.SESSION_EXPIRY: expiry}
+    if most is not None:
+        said[v5.RECEIVE_MAX] = most
+    assert five(v5.put_properties(said))[1].window == window
+
+
+def test_options_of_a_subscription_are_taken_and_no_local_of_a_shared_one_is_not() -> None:
+    dialect, _ = five()
+    for options, wishes in (
+        (0x04, FilterWishes(no_local=True, identifier=1)),
+        (0x08, FilterWishes(as_published=True, identifier=1)),
+        (0x11, FilterWishes(retained=1, identifier=1)),
+        (0x22, FilterWishes(retained=2, identifier=1)),
+    ):
+        body = b"\0\1\2\x0b\1\0\1a" + bytes((options,))
+        [asked] = dialect.feed(build.packet(0x82, body))
+        assert isinstance(asked, Sub)
+        assert (asked.faults, asked.wishes) == ((), (wishes,))
+    with pytest.raises(ProtocolError, match="no local"):
+        dialect.feed(build.packet(0x82, b"\0\1\0\0\x0a$share/g/a\4"))
 
 
 OLD = build.connect("id").replace(b"\0\4MQTT\4", b"\0\6MQIsdp\3").replace(b"\x10\x0e", b"\x10\x10")

@@ -16,12 +16,15 @@ import pytest
 
 from calls import counted
 from sealmq.agent import account as account_module
-from sealmq.agent.account import UNRELEASED, Account, Unreleased
+from sealmq.agent import backlog as backlog_module
+from sealmq.agent.account import Account
 from sealmq.agent.config import BadConfig, User
-from sealmq.agent.local import End, Local
+from sealmq.agent.delivery import Delivery
+from sealmq.agent.local import Local
 from sealmq.agent.run import _spool
+from sealmq.agent.sessions import UNRELEASED, Unreleased
 from sealmq.agent.spool import Full, Kept, Spool
-from sealmq.agent.wire import Ack, Five, Hello, Pub, Refusal, Three
+from sealmq.agent.wire import Ack, End, Five, Pub, Refusal, Three
 from sealmq.client import ConnectionLost, How, Message
 from sealmq.client.errors import refusal
 from sealmq.client.values import Came
@@ -227,7 +230,7 @@ class Site:
 
 class Wallet:
     class identity:
-        name = "u"
+        name, client = "u", 9
 
 
 class World:
@@ -262,6 +265,10 @@ class World:
             while not what():  # noqa: ASYNC110 - whatever is looked at
                 await asyncio.sleep(0.01)
 
+    async def kept(self) -> None:
+        """Until nothing is in memory: what is not sent is on disk."""
+        await self.until(lambda: not self.account._going and not self.account._backlog._going)
+
     async def rows(self) -> list[bytes]:
         return [one.payload for one in await self.spool.oldest("u", 99)]
 
@@ -269,14 +276,13 @@ class World:
 @asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[World]:
     made = World(folder)
-    drains = asyncio.create_task(made.account._drain())
-    expires = asyncio.create_task(made.account._expire())
+    account = made.account
+    waits = asyncio.create_task(account._backlog.run(account._up, account._try))
     try:
         yield made
     finally:
-        for task in (drains, expires):
-            task.cancel()
-        await asyncio.gather(drains, expires, return_exceptions=True)
+        waits.cancel()
+        await asyncio.gather(waits, return_exceptions=True)
         made.spool.close()
 
 
@@ -287,7 +293,7 @@ async def test_a_message_is_answered_after_the_site_has_decided_and_its_row_is_g
     async with world(tmp_path) as w:
         w.away()
         w.publish(b"1")
-        await w.until(lambda: not w.account._going)
+        await w.kept()
         assert await w.rows() == [b"1"]
         assert w.answered == []
         deleted: list[int] = []
@@ -305,7 +311,7 @@ async def test_a_message_is_answered_after_the_site_has_decided_and_its_row_is_g
         assert w.answered == [(b"1", None)]
         assert len(deleted) == 1
         assert w.site.sent == [("a/b", b"1", 0)]
-        assert not w.account._waiting
+        assert not w.account._backlog._waiting
 
 
 @runs
@@ -324,7 +330,7 @@ async def test_what_waits_in_memory_goes_to_disk_with_what_comes_when_the_site_l
         for over in w.site.open:
             over(ConnectionLost("it broke"))
         w.site.open.clear()
-        await w.until(lambda: not w.account._going)
+        await w.kept()
         assert await w.rows() == [b"0", b"1", b"2", b"3", b"4"]
         assert [why.rule if why else None for _, why in w.answered] == ["agent.away"]
         w.site.sent.clear()
@@ -339,7 +345,7 @@ async def test_qos_0_goes_while_the_site_is_there_whatever_waits_on_disk(tmp_pat
         w.site.answers["slow"] = refusal("publish", "slow", RateLimited.code, "r", "slow")
         w.away()
         w.publish(b"1", topic="slow")
-        await w.until(lambda: not w.account._going)
+        await w.kept()
         w.back()
         await w.until(lambda: w.site.sent)
         assert w.spool.waits("u")
@@ -354,8 +360,8 @@ async def test_what_is_expiring_is_not_taken_for_a_message_that_is_on_its_way(
     async with world(tmp_path) as w:
         w.publish(b"new")
         [underway] = w.account._going.values()
-        with w.account._sent([kept(99, b"", "1 c")], known=False):
-            assert w.account._going == {"1 c": underway}
+        with w.account._backlog._sent([kept(99, b"", "1 c")], known=False):
+            assert w.account._backlog.find("1 c") is None
         assert w.account._going == {"1 c": underway}
 
 
@@ -373,7 +379,7 @@ async def test_no_error_of_one_job_ends_the_thread(tmp_path: Path) -> None:
 
 
 def test_topics_that_nobody_tries_any_more_take_no_memory() -> None:
-    aside = account_module._Aside()
+    aside = backlog_module._Aside()
     for n in range(1000):
         aside.put(f"t/{n}", 0.0)
     assert len(aside.now(0.5)) == 1000
@@ -391,10 +397,10 @@ async def test_dup_is_the_same_message_in_memory_on_disk_and_underway(tmp_path: 
         w.away()
         for over in w.site.open:
             over(ConnectionLost("it broke"))
-        await w.until(lambda: not w.account._going)
+        await w.kept()
         w.publish(b"1", dup=True)
         w.publish(b"1", dup=False)
-        await w.until(lambda: not w.account._going)
+        await w.kept()
         assert await w.rows() == [b"1"] * 3
         w.back()
         await w.until(lambda: len(w.answered) == 5)
@@ -425,7 +431,7 @@ async def test_an_expiry_is_passed_on_as_what_is_left_of_it(
         w.publish(b"day", topic="k/day", expiry=100_000)
         w.publish(b"old", topic="k/old", expiry=65)
         w.publish(b"over", topic="k/over", expiry=10)
-        await w.until(lambda: not [g for g in w.account._going.values() if g.pub.topic[0] == "k"])
+        await w.until(lambda: len(w.account._backlog._waiting) == 4)
         clock[0] += 64 - 1
         w.back()
         await w.until(lambda: len(w.answered) == 4)
@@ -436,7 +442,7 @@ async def test_an_expiry_is_passed_on_as_what_is_left_of_it(
         assert over.rule == "agent.expired"
         w.away()
         w.publish(b"back", topic="k/back", expiry=64)
-        await w.until(lambda: "k/back" not in [g.pub.topic for g in w.account._going.values()])
+        await w.until(lambda: w.account._backlog._waiting)
         clock[0] -= 5000
         w.back()
         await w.until(lambda: len(w.answered) == 5)
@@ -449,7 +455,7 @@ async def test_what_expires_is_told_while_the_site_is_away_and_in_memory_too(
 ) -> None:
     clock = [float(NOW)]
     monkeypatch.setattr(time, "time", lambda: clock[0])
-    monkeypatch.setattr(account_module, "_EXPIRE_S", 0.05)
+    monkeypatch.setattr(backlog_module, "_EXPIRE_S", 0.05)
     async with world(tmp_path) as w:
         w.site.room = 0
         w.publish(b"memory", expiry=5)
@@ -460,7 +466,7 @@ async def test_what_expires_is_told_while_the_site_is_away_and_in_memory_too(
         w.away()
         w.publish(b"disk", expiry=5)
         w.publish(b"for ever", packet_id=2)
-        await w.until(lambda: not w.account._going)
+        await w.kept()
         clock[0] += 10
         await w.until(lambda: len(w.answered) == 2)
         assert w.answered[1][0] == b"disk"
@@ -480,7 +486,7 @@ async def test_topics_that_get_no_word_do_not_hold_up_others(tmp_path: Path) -> 
         w.publish(b"free", topic="free", packet_id=99)
         w.publish(b"no", topic="no", packet_id=98)
         w.site.answers["no"] = refusal("publish", "no", Denied.code, "labels.x", "no")
-        await w.until(lambda: not w.account._going)
+        await w.kept()
         w.back()
         await w.until(lambda: len(w.answered) == 2)
         rules = {payload: why.rule if why else "" for payload, why in w.answered}
@@ -509,7 +515,7 @@ async def test_a_refusal_is_told_and_an_old_epoch_is_tried_once_more(tmp_path: P
 async def test_a_disk_that_fails_refuses_and_does_not_end_the_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account_module, "_DISK_S", 0.05)
+    monkeypatch.setattr(backlog_module, "_DISK_S", 0.05)
     async with world(tmp_path) as w:
         w.away()
         commit, works = w.spool._commit, [False]
@@ -527,7 +533,7 @@ async def test_a_disk_that_fails_refuses_and_does_not_end_the_account(
         assert (why.kind, why.rule) == ("much", "agent.disk")
         works[0] = True
         w.publish(b"kept", packet_id=2)
-        await w.until(lambda: not w.account._going)
+        await w.kept()
         works[0] = False
         w.back()
         await asyncio.sleep(0.2)
@@ -540,14 +546,16 @@ async def test_a_disk_that_fails_refuses_and_does_not_end_the_account(
 @runs
 async def test_sessions_of_qos_2_that_are_kept_take_bounded_memory(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        first = w.account.received_of("first", False)
-        first.accepted.update(range(1, 2000))
-        assert w.account.received_of("first", True) is first
+        sessions = w.account.sessions
+        first = sessions.enter("first", kept=True)
+        first.received.accepted.update(range(1, 2000))
+        assert sessions.enter("first", kept=True, present=True) is first
         for n in range(600):
-            w.account.received_of(f"c{n}", False).accepted.update(range(1, 2000))
-        total = sum(map(len, w.account._received.values()))
+            sessions.enter(f"c{n}", kept=True).received.accepted.update(range(1, 2000))
+        total = sum(len(one.received) for one in sessions._kept.values())
         assert total <= 65_536 + 2 * 2000
-        assert not w.account.received_of("first", True)
+        assert len(sessions._kept) <= 256
+        assert not sessions.enter("first", kept=True, present=True).received
 
 
 @runs
@@ -608,29 +616,45 @@ class Seat:
         self.completed.append(packet_id)
 
 
-def local_of(account: Any) -> Local:
+def local_of(account: Any, seat: Any = None) -> Local:
+    """A client that is in, with its session kept."""
     made = Local(None, lambda *_: account, lambda _: None)  # type: ignore[arg-type]
-    made._account, made._dialect, made._kept = account, Three(), True
+    made._account, made._dialect = account, Three()
+    made._delivery = Delivery(account, "c", Three(), 20, made._out)
+    made._delivery.begin(seat, kept=True)
+    made._session = account.sessions.enter("c", kept=True)
+    made._received = made._session.received
     return made
+
+
+def delivers(local: Local) -> asyncio.Task[None]:
+    """Its messages come."""
+
+    async def work() -> None:
+        assert local._delivery is not None
+        assert local._session is not None
+        async with asyncio.TaskGroup() as group:
+            await local._delivery.run(local._session, group)
+
+    return asyncio.create_task(work())
 
 
 @runs
 async def test_a_withheld_message_of_qos_2_leaves_no_packet_id_open(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        local = local_of(w.account)
         topic = "homeassistant/switch/other/config"
         came = Came(7, False, b"", None)
         message = Message(topic, b"{}", "l", "boiler", 0, How.LIVE, 2, came=came)
         seat: Any = Seat(message)
-        local._seat = seat
-        task = asyncio.create_task(local._deliver(seat))
+        local = local_of(w.account, seat)
+        task = delivers(local)
         await w.until(lambda: w.told)
-        local._released(7)
+        local._sends.released(7)
         assert seat.completed == [7], "the site waits for PUBCOMP for ever"
-        assert not local._out, "the client was told of a message that it never had"
+        assert not local._out.data, "the client was told of a message that it never had"
         # The site may use the number again.
-        local._released(7)
-        assert local._out
+        local._sends.released(7)
+        assert local._out.data
         task.cancel()
 
 
@@ -645,7 +669,7 @@ async def test_a_client_that_releases_nothing_is_ended_before_it_fills_memory(
             local._publish(Pub("a/b", b"", 2, False, False, 3000))
         # What was accepted is still answered.
         local._publish(Pub("a/b", b"", 2, False, True, 7))
-        assert local._out
+        assert local._out.data
         assert not w.site.sent
 
 
@@ -661,9 +685,9 @@ async def test_a_pubrel_of_what_an_earlier_agent_accepted_succeeds_and_of_what_w
         # 3: this connection's refusal, which the client overlooked; 4: an earlier agent's.
         for packet_id, code in ((3, 0x92), (3, 0), (4, 0)):
             local._acked(Ack("PUBREL", packet_id))
-            said = bytes(local._out)
+            said = bytes(local._out.data)
             assert (said[0] >> 4, said[3], said[4] if len(said) > 4 else 0) == (7, packet_id, code)
-            local._out.clear()
+            local._out.data.clear()
 
 
 def test_what_is_remembered_of_refusals_is_bounded_and_forgotten_with_the_next_message() -> None:
@@ -688,7 +712,7 @@ async def test_a_message_that_a_client_publishes_costs_few_calls(tmp_path: Path)
         with counted("agent") as calls:
             for n in range(many):
                 local._publish(Pub("a/b", b"x", 1, False, False, n + 1))
-            await w.until(lambda: len(local._out) == 4 * many)
+            await w.until(lambda: len(local._out.data) == 4 * many)
         assert calls.total() < 13 * many, calls.most_common(20)
 
 
@@ -696,17 +720,17 @@ async def test_a_message_that_a_client_publishes_costs_few_calls(tmp_path: Path)
 async def test_a_message_that_a_client_is_sent_costs_few_calls(tmp_path: Path) -> None:
     many = 15
     async with world(tmp_path) as w:
-        local = local_of(w.account)
         messages = [
             Message("a/b", b"x", "l", "boiler", 0, How.LIVE, 1, came=Came(n, False, b"", None))
             for n in range(1, many + 1)
         ]
         seat: Any = Seat(*messages)
-        local._seat, local._hello = seat, Hello("c", True, False, 0, None, None, None)
+        local = local_of(w.account, seat)
+        flights = local._sends._flights
         with counted("agent") as calls:
-            task = asyncio.create_task(local._deliver(seat))
-            await w.until(lambda: len(local._flights) == many)
-            local._acks(tuple(range(1, many + 1)))
-        assert (seat.settled, local._flights) == (many, {})
+            task = delivers(local)
+            await w.until(lambda: len(flights) == many)
+            local._sends.acks(tuple(range(1, many + 1)))
+        assert (seat.settled, flights) == (many, {})
         assert calls.total() < 5 * many, calls.most_common(20)
         task.cancel()

@@ -1,0 +1,219 @@
+"""What an agent itself keeps of its local clients' sessions; all else of them is the site's.
+
+Packet ids of QoS 2 that are not released, in memory. Of clients of MQTT 5 what their subscriptions
+ask for besides QoS, which no site does for them: no local, retain as published, retain handling,
+identifiers. Of a session that is kept that is on disk before SUBACK says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sealmq.client import Message
+from sealmq.families.filters import covers
+from sealmq.mqtt import FilterWishes
+from sealmq_spec.const import RETAINED
+
+from .spool import Spool
+
+log = logging.getLogger("sealmq.agent")
+
+# Messages of QoS 2 that a client may have published without a PUBREL.
+UNRELEASED = 2048
+_SESSIONS = 256
+# Of all sessions that are kept, packet ids of QoS 2 together.
+_ALL_UNRELEASED = 65_536
+# The newest messages of clients that do not want their own back.
+_OWN = 16_384
+_SHARE = "$share/"
+
+
+class Unreleased:
+    """Packet ids of QoS 2 messages that a client has published, and not released. accepted: by the
+    site; refused: those that are not told apart from others by a client that overlooks PUBREC's
+    reason code, the newest ones."""
+
+    __slots__ = ("accepted", "refused")
+
+    def __init__(self) -> None:
+        self.accepted: set[int] = set()
+        self.refused: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.accepted) + len(self.refused)
+
+    def decided(self, packet_id: int, accepted: bool) -> None:
+        """The site has decided about it."""
+        self.refused.pop(packet_id, None)
+        if accepted:
+            self.accepted.add(packet_id)
+            return
+        self.refused[packet_id] = None
+        if len(self.refused) > UNRELEASED:
+            del self.refused[next(iter(self.refused))]
+
+    def released(self, packet_id: int) -> bool:
+        """PUBREL has come: whether the message was refused."""
+        self.accepted.discard(packet_id)
+        return self.refused.pop(packet_id, False) is None
+
+
+class Asked(NamedTuple):
+    """A subscription: the QoS that was asked for, and what besides. retained: whether its SUBSCRIBE
+    brings what is retained; granted: the QoS that it has."""
+
+    qos: int
+    wishes: FilterWishes
+    retained: bool = True
+    granted: int = 0
+
+
+class Session:
+    """Of one client identifier. filters: its subscriptions, of MQTT 5; chooses: whether any of them
+    asks for more than QoS; expiry: seconds, as at its last CONNECT."""
+
+    __slots__ = ("chooses", "client_id", "expiry", "filters", "kept", "own", "received")
+
+    def __init__(self, client_id: str, own: dict[tuple[int, int], str]) -> None:
+        self.client_id, self.own = client_id, own
+        self.received = Unreleased()
+        self.filters: dict[str, Asked] = {}
+        self.chooses = self.kept = False
+        self.expiry = 0
+
+    def put(self, filt: str, asked: Asked | None) -> Asked | None:
+        """In force from now on; None: it has ended. What was there before."""
+        before = self.filters.pop(filt, None)
+        if asked is not None:
+            self.filters[filt] = asked
+        self.chooses = any(any(one.wishes) for one in self.filters.values())
+        return before
+
+    def seen(self, m: Message, mine: bool) -> tuple[Message, Sequence[int]] | None:
+        """A message as its subscriptions want it, with their identifiers; None: they do not.
+
+        mine: whether its sender is the client of the site that this one publishes as.
+        """
+        found = [one for filt, one in self.filters.items() if covers(_plain(filt), m.topic)]
+        if not found:
+            return m, ()
+        if m.retain and not any(one.retained for one in found):
+            return None
+        its_own = mine and self.own.get(m.number) == self.client_id
+        if its_own and all(one.wishes.no_local for one in found):
+            return None
+        if m.kind == RETAINED and any(one.wishes.as_published for one in found):
+            m = m._replace(retain=True)
+        return m, [one.wishes.identifier for one in found if one.wishes.identifier]
+
+
+def _plain(filt: str) -> str:
+    """Without the group of a shared subscription."""
+    return filt.split("/", 2)[2] if filt.startswith(_SHARE) else filt
+
+
+class Sessions:
+    """Of one user's clients, by client identifier. no_local: those that do not want their own
+    messages back, of whose messages `sent` has to be told."""
+
+    def __init__(self, user: str, spool: Spool) -> None:
+        self._user, self._spool = user, spool
+        self._kept: dict[str, Session] = {}
+        # As they are on disk.
+        self._rows: dict[str, str] = {}
+        self.no_local: set[str] = set()
+        self._own: dict[tuple[int, int], str] = {}
+
+    async def load(self) -> None:
+        """What an earlier agent has kept. sqlite3.Error"""
+        for client_id, text in await self._spool.sessions(self._user):
+            session = self._kept[client_id] = Session(client_id, self._own)
+            session.kept = True
+            try:
+                session.expiry, filters = json.loads(text)
+                for filt, (qos, wishes, retained, granted) in filters.items():
+                    session.put(filt, Asked(qos, FilterWishes(*wishes), retained, granted))
+            except (ValueError, TypeError):
+                log.error("%s", f"{self._user}: what {client_id!r} subscribed to cannot be read")
+            self._rows[client_id] = text
+
+    def enter(self, client_id: str, kept: bool, present: bool = False) -> Session:
+        """Of a client that comes in. present: the site has its session still. Of very many the
+        newest stay."""
+        if not kept:
+            return Session(client_id, self._own)
+        held = self._kept.pop(client_id, None)
+        session = held if held is not None and present else Session(client_id, self._own)
+        session.kept = True
+        self._kept[client_id] = session
+        self.chosen(session)
+        while len(self._kept) > _SESSIONS:
+            self.forget(next(iter(self._kept)))
+        unreleased = sum(len(one.received) for one in self._kept.values())
+        for one in self._kept.values():
+            if unreleased <= _ALL_UNRELEASED or one is session:
+                break
+            unreleased -= len(one.received)
+            # Another one: a connection that is still there goes on with its own.
+            one.received = Unreleased()
+        return session
+
+    def expiry_of(self, client_id: str) -> int:
+        """For how many seconds a session is kept that is here; 0: there is none."""
+        session = self._kept.get(client_id)
+        return 0 if session is None else session.expiry
+
+    def chosen(self, session: Session) -> None:
+        """Its subscriptions are others now."""
+        if any(one.wishes.no_local for one in session.filters.values()):
+            self.no_local.add(session.client_id)
+        else:
+            self.no_local.discard(session.client_id)
+
+    def sent(self, client_id: str, number: tuple[int, int]) -> None:
+        """A client of `no_local` has published the message of this boot and counter."""
+        self._own[number] = client_id
+        if len(self._own) > _OWN:
+            del self._own[next(iter(self._own))]
+
+    def leave(self, session: Session) -> None:
+        """Its connection has ended."""
+        if not session.kept:
+            self.no_local.discard(session.client_id)
+
+    async def save(self, session: Session) -> None:
+        """On disk, if it is kept: what its subscriptions ask for. A disk that fails is told in the
+        log: they are as they were asked for while this agent lives."""
+        if not session.kept:
+            return
+        filters = {
+            filt: (one.qos, one.wishes, one.retained, one.granted)
+            for filt, one in session.filters.items()
+        }
+        text = json.dumps([session.expiry, filters])
+        if self._rows.get(session.client_id) == text:
+            return
+        self._rows[session.client_id] = text
+        try:
+            await self._spool.keep_session(self._user, session.client_id, text)
+        except sqlite3.Error as error:
+            what = f"what {session.client_id!r} subscribed to is not on disk"
+            log.error("%s", f"{self._user}: {what}: {error}")
+
+    def forget(self, client_id: str) -> None:
+        """It is over."""
+        self._kept.pop(client_id, None)
+        self.no_local.discard(client_id)
+        if self._rows.pop(client_id, None) is None:
+            return
+
+        def done(future: asyncio.Future[None]) -> None:
+            if not future.cancelled() and (error := future.exception()):
+                log.error("%s", f"{self._user}: {client_id!r} stays on disk, and is over: {error}")
+
+        self._spool.keep_session(self._user, client_id, None).add_done_callback(done)
