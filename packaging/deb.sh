@@ -71,8 +71,10 @@ gzip -9n "$pages"/man/man1/*.1
 "$runs$target/bin/sealmq" completion zsh >"$pages/zsh/vendor-completions/_sealmq"
 
 "$root$target/bin/pip" uninstall --quiet --yes pip setuptools 2>/dev/null
-# A virtualenv knows where it was made: its commands' first lines and its own file.
-rm -f "$root$target"/bin/activate* "$root$target"/bin/Activate.ps1
+# One command; what others brought (esptool.py, amqtt...) is run as modules, and root's is not to
+# write compiled files beside them. A virtualenv knows where it was made: in that command's first
+# line and in its own file.
+find "$root$target/bin" -type f ! -name sealmq -delete
 grep -rIlF --null "$root$target" "$root$target" | xargs -0 -r sed -i "s#$root$target#$target#g"
 # Compiled here, by content: a command that root runs writes nothing there, and the package is the
 # same whenever it is made.

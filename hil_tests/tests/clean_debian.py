@@ -1,4 +1,4 @@
-"""A clean Debian in a folder, by debootstrap, and the package in it.
+"""A clean Debian in a container, by debootstrap and systemd-nspawn, and the package in it.
 
 The Debian comes from the archive; pip fetches what SealMQ depends on.
 """
@@ -6,6 +6,7 @@ The Debian comes from the archive; pip fetches what SealMQ depends on.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -14,51 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from running_site import ROOT
+from running_site import ROOT, until
 
+_ENV = (
+    "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/root",
+    "LANG=C.UTF-8",
+    "DEBIAN_FRONTEND=noninteractive",
+)
 SITE = "/var/lib/sealmq/factory"
-# A chroot has no systemd; the unit itself is checked by its own tools
-# (gateway/tests/run/test_run_systemd.py). This does what commands and the package ask of it.
-SYSTEMCTL = f"""#!/bin/sh
-units=/run/units
-touch $units
-up() {{
-    case "$1" in
-    sealmq@factory*) sealmq up {SITE} --detach ;;
-    mosquitto*) start-stop-daemon --start --background --make-pidfile \\
-        --pidfile /run/mosquitto.pid --exec /usr/sbin/mosquitto -- \\
-        -c /etc/mosquitto/mosquitto.conf ;;
-    esac
-}}
-down() {{
-    case "$1" in
-    sealmq@factory*)
-        main=$(sed -n 's/^{{"pid": \\([0-9]*\\),.*/\\1/p' {SITE}/run/up.json)
-        kill "$main" && while [ -e "/proc/$main" ]; do sleep 0.1; done ;;
-    mosquitto*) start-stop-daemon --stop --oknodo --retry 5 --pidfile /run/mosquitto.pid ;;
-    esac
-}}
-verb=
-for word; do
-    case "$word" in
-    -*) ;;
-    start | stop | enable | disable | restart | list-units) verb=$word ;;
-    *.service | sealmq* | mosquitto)
-        unit=${{word%.service}}.service
-        case "$verb" in
-        start | enable | restart)
-            grep -qxF "$unit" $units || {{ up "$unit" && echo "$unit" >>$units; }} || exit 1 ;;
-        stop | disable)
-            grep -vxF "$unit" $units >$units.new
-            cmp -s $units $units.new || {{ mv $units.new $units && down "$unit"; }} || exit 1 ;;
-        list-units) [ "$unit" != 'sealmq@*.service' ] || grep '^sealmq@' $units ;;
-        esac ;;
-    esac
-done
-exit 0
-"""
-
-MOUNTS = (("proc", "proc"), ("sysfs", "sys"), ("tmpfs", "dev/shm"), ("tmpfs", "run"))
 
 
 def make(*words: str, **env: str) -> None:
@@ -70,35 +35,43 @@ def make(*words: str, **env: str) -> None:
 
 
 class Debian:
-    """One, without systemd: `systemctl` is SYSTEMCTL where it is put in place."""
+    """One that runs, with a systemd of its own and no network but its loopback."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, first: int) -> None:
+        self.root, self._first = root, first
 
-    def run(self, command: str, code: int = 0) -> str:
-        """What a command of its shell says, as root; it ends with this code."""
+    def words(self, command: str, fetches: bool = False) -> list[str]:
+        """What starts a command of its shell, as root, in the namespaces of its first process; of
+        one that fetches, with our network. What systemd starts for that one has its own.
+        """
+        spaces = ["--mount", "--uts", "--ipc", "--pid"] if fetches else ["--all"]
+        enter = ["nsenter", "--target", str(self._first), *spaces, "--"]
+        return [*enter, "/usr/bin/env", "-i", *_ENV, "/bin/sh", "-c", command]
+
+    def run(self, command: str, fetches: bool = False) -> str:
+        """What a command says; it ends well."""
         done = subprocess.run(
-            ["chroot", str(self.root), "/bin/sh", "-c", command],
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8",
-                 "DEBIAN_FRONTEND": "noninteractive"},
-            capture_output=True, text=True, timeout=900, check=False,
-        )  # fmt: skip
+            self.words(command, fetches), capture_output=True, text=True, timeout=900, check=False
+        )
         said = done.stdout + done.stderr
-        assert done.returncode == code, f"{command}: {done.returncode}\n{said}"
+        assert done.returncode == 0, f"{command}: {done.returncode}\n{said}"
         assert "Traceback" not in said
         return said
 
-    def with_systemctl(self) -> None:
-        """From now on commands and packages think that systemd runs."""
-        (self.root / "usr/bin/systemctl").write_text(SYSTEMCTL)
-        (self.root / "usr/bin/systemctl").chmod(0o755)
-        (self.root / "run/systemd/system").mkdir(parents=True)
+    def pid(self, role: str) -> int:
+        """Its number in the container: of the site's supervisor ("up"), or of a process."""
+        told = json.loads((self.root / SITE[1:] / "run/up.json").read_text())
+        return int((told if role == "up" else told["processes"][role])["pid"])
+
+    def restarts(self) -> int:
+        """How often systemd has started the site again by itself."""
+        return int(self.run("systemctl show --value -p NRestarts sealmq@factory"))
 
 
 def needs(*packages: str) -> None:
     """Debian packages of the machine that tests."""
     if os.geteuid() != 0:
-        pytest.fail("this test makes a chroot: run it as root")
+        pytest.fail("this test makes a container: run it as root")
     found = subprocess.run(
         ["dpkg-query", "-W", "-f", "${db:Status-Status}\n", *packages],
         capture_output=True, text=True, check=False,
@@ -109,23 +82,39 @@ def needs(*packages: str) -> None:
 
 @contextlib.contextmanager
 def clean_debian(root: Path) -> Iterator[Debian]:
-    needs("debootstrap")
+    needs("debootstrap", "systemd-container")
     subprocess.run(
-        ["debootstrap", "--variant=minbase", "bookworm", str(root)],
+        ["debootstrap", "--variant=minbase", "--include=systemd-sysv,dbus", "bookworm", str(root)],
         check=True, capture_output=True, timeout=900,
     )  # fmt: skip
     # dpkg syncs each of thousands of files; who kills it, and not the machine, needs none of that.
     (root / "etc/dpkg/dpkg.cfg.d/quick").write_text("force-unsafe-io\n")
-    mounted = []
+    (root / "etc/machine-id").write_text("")
+    log = root.parent / "nspawn.log"
+    with log.open("w") as said:
+        # --keep-unit, --register: the machine that tests may have no systemd that runs.
+        nspawn = subprocess.Popen(
+            ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--private-network",
+             f"--machine=sealmq-{os.getpid()}", "--boot", "--directory", str(root)],
+            env=os.environ | {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
+            stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+        )  # fmt: skip
     try:
-        for kind, where in MOUNTS:
-            (root / where).mkdir(exist_ok=True)
-            subprocess.run(["mount", "-t", kind, kind, str(root / where)], check=True)
-            mounted.append(root / where)
-        yield Debian(root)
+        children = Path(f"/proc/{nspawn.pid}/task/{nspawn.pid}/children")
+
+        def started() -> Debian | None:
+            assert nspawn.poll() is None, log.read_text()
+            first, *_ = [*children.read_text().split(), ""]
+            made = Debian(root, int(first)) if first else None
+            asked = made and subprocess.run(
+                made.words("systemctl is-system-running"), capture_output=True, check=False
+            )
+            return made if asked and asked.stdout == b"running\n" else None
+
+        yield until("its systemd to have started all", started, 120)
     finally:
-        for folder in reversed(mounted):
-            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        nspawn.terminate()  # it tells systemd to power off
+        nspawn.wait(120)
 
 
 def typed() -> list[str]:

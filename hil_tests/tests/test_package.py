@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from clean_debian import SITE, Debian, clean_debian, make, newer, typed
-from running_site import ROOT
+from running_site import ROOT, until
 
 
 def released(folder: Path, umask: str) -> Path:
@@ -74,12 +74,11 @@ def cut_off(debian: Debian, package: str, at: str) -> None:
     or when this file of it lies beside the old one."""
     # What dpkg says goes to a descriptor of its own, which it keeps from the package's scripts.
     reads, writes = os.pipe()
-    words = ["chroot", str(debian.root), "dpkg", "--status-fd", str(writes), "-i", package]
-    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+    words = debian.words(f"exec dpkg --status-fd {writes} -i {package}")
     log = debian.root / "root/dpkg.log"
     with log.open("w") as errors:
         dpkg = subprocess.Popen(
-            words, stdout=errors, stderr=errors, env=env, pass_fds=[writes], start_new_session=True
+            words, stdout=errors, stderr=errors, pass_fds=[writes], start_new_session=True
         )
     os.close(writes)
     status = os.fdopen(reads)
@@ -103,67 +102,106 @@ def cut_off(debian: Debian, package: str, at: str) -> None:
         status.close()
 
 
+def watched(debian: Debian) -> None:
+    """systemd starts a site again whose supervisor hangs or was killed, and leaves one alone of
+    which a process is long in coming back."""
+
+    def serves() -> bool:
+        words = debian.words(f"sealmq status {SITE}")
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+    quick = debian.root / "etc/systemd/system/sealmq@.service.d/quick.conf"
+    quick.parent.mkdir(parents=True)
+    quick.write_text("[Service]\nWatchdogSec=4\nTimeoutStopSec=5\n")
+    debian.run("systemctl daemon-reload && systemctl restart sealmq@factory")
+    supervisor, mediator = debian.pid("up"), debian.pid("mediator")
+    debian.run("systemctl reload sealmq@factory")
+
+    debian.run(f"kill -9 {mediator}")
+    until("another mediator", lambda: debian.pid("mediator") != mediator, 90)
+    debian.run(f"kill -STOP {debian.pid('mediator')}")
+    heard: set[str] = set()
+
+    def pinged() -> bool:
+        asked = "systemctl show --value -p WatchdogTimestampMonotonic sealmq@factory"
+        heard.add(debian.run(asked))
+        return len(heard) > 5  # twice in the watchdog's time
+
+    until("the supervisor to be heard", pinged, 90)
+    assert not serves()
+    debian.run(f"kill -CONT {debian.pid('mediator')}")
+    until("it to serve", serves, 90)
+    assert (debian.restarts(), debian.pid("up")) == (0, supervisor)
+
+    debian.run(f"kill -STOP {supervisor}")
+    until("the watchdog to end it", lambda: debian.restarts() == 1, 90)
+    until("it to serve", serves, 90)
+    debian.run(f"kill -KILL {debian.pid('up')}")
+    until("systemd to start it again", lambda: debian.restarts() == 2, 90)
+    until("it to serve", serves, 90)
+    quick.unlink()
+    debian.run("systemctl daemon-reload && systemctl restart sealmq@factory")
+
+
 @pytest.mark.full
 def test_from_the_package_to_doctor_upgraded_cut_off_and_removed(
     debian: Debian, tmp_path: Path
 ) -> None:
     make("deb")
-    [package] = (ROOT / "build/deb").glob("sealmq_0.1.0_*.deb")
+    here = subprocess.run(["dpkg", "--print-architecture"], check=True, capture_output=True)
+    package = ROOT / f"build/deb/sealmq_0.1.0_{here.stdout.decode().strip()}.deb"
     shutil.copy(package, debian.root / "root/sealmq.deb")
     shutil.copy(newer(package, tmp_path), debian.root / "root/newer.deb")
-    debian.with_systemctl()
     read = (
         f"sealmq sub {SITE} --client monitor -t machine/1/temperature --purpose service -C 1 -W 60"
     )
 
     install, *rest = typed()
     assert len(rest) == 4
-    debian.run("apt-get update")
+    debian.run("apt-get update", fetches=True)
     install = install.replace("./sealmq_0.1.0_arm64.deb", "/root/sealmq.deb")
-    debian.run(install.replace("install", "install -y"))
-    try:
-        for command in rest:
-            debian.run(command)
-        # Each process is a user of its own, for postinst has made them.
-        users = debian.run("for p in /proc/[0-9]*; do stat -c %U $p 2>/dev/null; done")
-        assert {"sealmq-kg", "sealmq-mediator", "sealmq-broker"} <= set(users.split())
-        kept = "-t machine/1/temperature -m 21.5 -r -q 1 --life 255"
-        debian.run(f"sealmq pub {SITE} --client m1-temp-sensor {kept}")
+    debian.run(install.replace("install", "install -y"), fetches=True)
+    for command in rest:
+        debian.run(command)
+    # Each process is a user of its own, for postinst has made them.
+    users = debian.run("for p in /proc/[0-9]*; do stat -c %U $p 2>/dev/null; done")
+    assert {"sealmq-kg", "sealmq-mediator", "sealmq-broker"} <= set(users.split())
+    watched(debian)
+    kept = "-t machine/1/temperature -m 21.5 -r -q 1 --life 255"
+    debian.run(f"sealmq pub {SITE} --client m1-temp-sensor {kept}")
 
-        # Upgraded, and back, while the site is up: it is stopped and started.
-        ran = debian.run(f"sealmq status {SITE} --json")
-        debian.run("dpkg -i /root/newer.deb")
-        assert debian.run("sealmq --version").strip() == "sealmq 0.1.1"
-        assert debian.run(f"sealmq status {SITE} --json") != ran
-        assert debian.run(read) == "21.5\n"
-        assert "machine/1/temperature" in debian.run(f"sealmq topic list {SITE}")
+    # Upgraded, and back, while the site is up: it is stopped and started.
+    ran = debian.run(f"sealmq status {SITE} --json")
+    debian.run("dpkg -i /root/newer.deb")
+    assert debian.run("sealmq --version").strip() == "sealmq 0.1.1"
+    assert debian.run(f"sealmq status {SITE} --json") != ran
+    assert debian.run(read) == "21.5\n"
+    assert "machine/1/temperature" in debian.run(f"sealmq topic list {SITE}")
+    debian.run("dpkg -i /root/sealmq.deb")
+
+    # Cut off anywhere: the old one or the new one runs, and what the page says ends it.
+    for at in ("half-installed", half_way(package), "unpacked", "half-configured"):
+        cut_off(debian, "/root/newer.deb", at)
+        assert debian.run("sealmq --version").strip() in ("sealmq 0.1.0", "sealmq 0.1.1"), at
+        debian.run("dpkg --configure -a || apt-get install -y /root/newer.deb")
+        state = debian.run("dpkg-query -W -f '${Status}' sealmq")
+        if state != "install ok installed":
+            debian.run("apt-get install -y --reinstall /root/newer.deb")
+        version = debian.run("sealmq --version").split()[1]
+        assert version in ("0.1.0", "0.1.1"), at
+        found = debian.run("dpkg-query -W -f '${Status} ${Version}' sealmq")
+        assert found == f"install ok installed {version}", at
+        assert not list((debian.root / "opt/sealmq").rglob("*.dpkg-*")), at
+        debian.run(f"sealmq status {SITE}")
+        assert debian.run(read) == "21.5\n", at
         debian.run("dpkg -i /root/sealmq.deb")
+    debian.run(f"sealmq doctor {SITE}")
 
-        # Cut off anywhere: the old one or the new one runs, and what the page says ends it.
-        for at in ("half-installed", half_way(package), "unpacked", "half-configured"):
-            cut_off(debian, "/root/newer.deb", at)
-            assert debian.run("sealmq --version").strip() in ("sealmq 0.1.0", "sealmq 0.1.1"), at
-            debian.run("dpkg --configure -a || apt-get install -y /root/newer.deb")
-            state = debian.run("dpkg-query -W -f '${Status}' sealmq")
-            if state != "install ok installed":
-                debian.run("apt-get install -y --reinstall /root/newer.deb")
-            version = debian.run("sealmq --version").split()[1]
-            assert version in ("0.1.0", "0.1.1"), at
-            found = debian.run("dpkg-query -W -f '${Status} ${Version}' sealmq")
-            assert found == f"install ok installed {version}", at
-            assert not list((debian.root / "opt/sealmq").rglob("*.dpkg-*")), at
-            debian.run(f"sealmq status {SITE}")
-            assert debian.run(read) == "21.5\n", at
-            debian.run("dpkg -i /root/sealmq.deb")
-        debian.run(f"sealmq doctor {SITE}")
-
-        # One that was started by hand goes on, and is told of.
-        debian.run("systemctl stop sealmq@factory")
-        debian.run(f"sealmq up {SITE} --detach")
-        assert "still runs the old version" in debian.run("dpkg -i /root/sealmq.deb")
-    finally:
-        debian.run(f"sealmq down {SITE}")
-        debian.run("systemctl stop mosquitto")
+    # One that was started by hand goes on, and is told of.
+    debian.run("systemctl stop sealmq@factory")
+    debian.run(f"sealmq up {SITE} --detach")
+    assert "still runs the old version" in debian.run("dpkg -i /root/sealmq.deb")
+    debian.run(f"sealmq down {SITE}")
 
     for file in (
         "usr/share/man/man1/sealmq-client-add.1.gz",
@@ -195,13 +233,17 @@ def test_the_wheel_by_pipx_works_without_a_checkout(debian: Debian) -> None:
     if "PIP_CERT" in os.environ:
         (debian.root / "root/certificates").write_bytes(Path(os.environ["PIP_CERT"]).read_bytes())
     pip = "PIP_CERT=/root/certificates" if "PIP_CERT" in os.environ else ""
-    debian.run("apt-get update && apt-get install -y python3-venv")
-    debian.run(f"python3 -m venv /root/tool && {pip} /root/tool/bin/pip install --quiet pipx")
+    debian.run("apt-get update && apt-get install -y python3-venv", fetches=True)
+    debian.run(
+        f"python3 -m venv /root/tool && {pip} /root/tool/bin/pip install --quiet pipx", fetches=True
+    )
     page = (ROOT / "gateway/INSTALL.md").read_text()
     for said in ("PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install", ".whl[flash]'"):
         assert said in page.replace("\n", " ")
     where = "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin"
-    debian.run(f"{pip} {where} /root/tool/bin/pipx install '/root/{wheel.name}[flash]'")
+    debian.run(
+        f"{pip} {where} /root/tool/bin/pipx install '/root/{wheel.name}[flash]'", fetches=True
+    )
 
     site, sealmq = "/var/lib/piped", "/usr/local/bin/sealmq"
     debian.run("mkdir /root/units")

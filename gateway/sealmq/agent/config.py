@@ -40,7 +40,11 @@ def read_password(path: Path) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             raw = file.read(_MOST_PASSWORD + 1)
     except OSError as error:
-        raise BadConfig(f"the password file {path}: {error.strerror or error}") from None
+        denied = "it has to belong to the user that the agent runs as: chown"
+        raise BadConfig(
+            f"the password file {path}: {error.strerror or error}",
+            hint=denied if isinstance(error, PermissionError) else None,
+        ) from None
     if mode & 0o077:
         raise BadConfig(
             f"the password file {path} can be read by others (mode {mode & 0o777:04o})",
