@@ -148,7 +148,8 @@ def test_from_the_package_to_doctor_upgraded_cut_off_and_removed(
     debian: Debian, tmp_path: Path
 ) -> None:
     make("deb")
-    [package] = (ROOT / "build/deb").glob("sealmq_0.1.0_*.deb")
+    here = subprocess.run(["dpkg", "--print-architecture"], check=True, capture_output=True)
+    package = ROOT / f"build/deb/sealmq_0.1.0_{here.stdout.decode().strip()}.deb"
     shutil.copy(package, debian.root / "root/sealmq.deb")
     shutil.copy(newer(package, tmp_path), debian.root / "root/newer.deb")
     read = (
