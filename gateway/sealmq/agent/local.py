@@ -47,8 +47,8 @@ class Pipe(Protocol):
     async def read(self) -> bytes:
         """At least one byte; b"" at the end."""
 
-    async def send(self, data: bytes) -> None:
-        """Returns once the system has taken it. OSError."""
+    async def send(self, data: bytes | bytearray) -> None:
+        """Returns once not too much waits to be sent. What it is given is its own. OSError."""
 
     async def close(self) -> None: ...
 
@@ -717,6 +717,5 @@ class Local:
                 self._drained.set()
                 self._written.clear()
                 await self._written.wait()
-            data = bytes(self._out)
-            self._out.clear()
+            data, self._out = self._out, bytearray()
             await self._pipe.send(data)

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sealmq import logs, loops
+from sealmq import garbage, logs, loops
 from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain
 from sealmq.audit.retention import Retention
@@ -190,6 +190,7 @@ async def forever(
         layout, Ready(role, os.getpid(), role, True), user=pwd.getpwuid(os.geteuid()).pw_name
     )
     audit.write("start")
+    garbage.started()
     work = asyncio.create_task(_again(once, fails), name=role)
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:

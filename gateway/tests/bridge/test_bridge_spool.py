@@ -16,7 +16,7 @@ from bridge.test_bridge_parts import message, topics
 from sealmq.bridge import spool as spools
 from sealmq.bridge.crossing import OK, Crossing
 from sealmq.bridge.judging import Plain
-from sealmq.bridge.spool import HOLD_BYTES, HOLD_S, WIDTH, Spool, Told, Waiting
+from sealmq.bridge.spool import GROUP_S, HOLD_BYTES, HOLD_S, WIDTH, Spool, Told, Waiting
 from sealmq.bridge.spooled import BYTES, MESSAGES
 from sealmq.bridge.traffic import Import
 from sealmq_spec.errors import Unavailable
@@ -31,7 +31,7 @@ class Later:
     def __call__(self, seconds: float, work: Told) -> None:
         self.plans.append((seconds, work))
 
-    def turn(self, seconds: float = 0.0) -> None:
+    def turn(self, seconds: float = GROUP_S) -> None:
         """All that is due within so many seconds."""
         due = [work for when, work in self.plans if when <= seconds]
         self.plans = [plan for plan in self.plans if plan[0] > seconds]
