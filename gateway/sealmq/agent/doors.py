@@ -133,17 +133,17 @@ class _Gate:
             self._said, self._said_s = ended, now
 
 
-class Stream(asyncio.BufferedProtocol):
+class Stream(asyncio.Protocol):
     """A connection of a socket. proved: called once it is known whose it is.
 
-    At most two pieces of _READ bytes wait to be read; what a stranger sends takes no more either.
+    No more is read while more than _READ bytes wait, and what is read is given in pieces of _READ:
+    whoever is asked for room between two messages is asked often enough.
     """
 
     def __init__(self, proved: Callable[[], None]) -> None:
         self.proved = proved
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._room = memoryview(bytearray(_READ))
         self._pieces: deque[bytes] = deque()
         self._held, self._ended, self._full = 0, False, False
         self._lost: Exception | None = None
@@ -157,12 +157,9 @@ class Stream(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_BUFFER)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._room
-
-    def buffer_updated(self, count: int) -> None:
-        self._pieces.append(bytes(self._room[:count]))
-        self._held += count
+    def data_received(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._held += len(data)
         if self._held > _READ:
             self._transport.pause_reading()
         _wake(self._comes)
@@ -195,6 +192,9 @@ class Stream(asyncio.BufferedProtocol):
             self._comes = self._loop.create_future()
             await self._comes
         piece = self._pieces.popleft()
+        if len(piece) > _READ:
+            self._pieces.appendleft(piece[_READ:])
+            piece = piece[:_READ]
         if self._held > _READ >= self._held - len(piece) and not self._ended:
             self._transport.resume_reading()
         self._held -= len(piece)

@@ -37,6 +37,8 @@ SILENT_S = 20.0
 _BACKLOG = 4 << 20
 # Frames that nobody has taken yet: then no more is read.
 _UNREAD = 1 << 20
+# So much is handed on at once, whatever else the turn brings.
+_PIECE = 256 << 10
 # What comes is read into one buffer, as much at once; it grows for a frame that is longer.
 _READ = 256 << 10
 _FRAME = struct.Struct(">IB")
@@ -193,7 +195,8 @@ class Line(asyncio.BufferedProtocol):
 
     async def flush(self) -> None:
         """Wait until not too much is queued."""
-        self._write()
+        if self._pending > _PIECE:
+            self._write()
         if self._room is not None and not self._why:
             await self._room
         if self._why:
@@ -211,7 +214,12 @@ class Line(asyncio.BufferedProtocol):
                 raise LineLost(self._why)
             self._waits = self._loop.create_future()
             await self._waits
-        some = [self._frames.popleft() for _ in range(min(most, len(self._frames)))]
+        frames = self._frames
+        if len(frames) <= most:
+            some = list(frames)
+            frames.clear()
+        else:
+            some = [frames.popleft() for _ in range(most)]
         if not self._frames and self._unread:
             if self._unread > _UNREAD and not self._why:
                 self._transport.resume_reading()

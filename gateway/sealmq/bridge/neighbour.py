@@ -200,7 +200,8 @@ class Neighbour:
         last = 0
         while True:
             self.news.clear()
-            await self._records(line, self._host.judge.pending(self._name))
+            if pending := self._host.judge.pending(self._name):
+                await self._records(line, pending)
             room = AHEAD - len(self._answered)
             some = self._host.spool.after(self._name, last, room)
             # Answers are news only where more may wait than there is room for.

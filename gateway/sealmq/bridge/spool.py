@@ -35,9 +35,11 @@ WINDOWS = 20_000
 EACH_SENDER = 32
 """Windows: copies may lag as far behind others as all MESSAGES of a neighbour that was away."""
 _CACHED = 1024
-GROUP_S = 0.002
+GROUP_S = 0.005
 """What has to be on disk before it is answered waits so long for more: a transaction, and all that
 its answers set off here and there, costs more than a message."""
+GROUP = 28
+"""So many answers do not wait any more: a neighbour that has sent all that it may goes on."""
 HOLD_S = 0.25
 """A message that may be held is in memory for once or twice as long, at most."""
 HOLD_BYTES = 4 << 20
@@ -256,10 +258,12 @@ class Spool:
 
     def then(self, told: Told) -> None:
         """Call it once all that is there now is written."""
-        if self._planned:
-            self._then.append(told)
-        else:
+        if not self._planned:
             told()
+            return
+        self._then.append(told)
+        if len(self._then) == GROUP:
+            self._plan(0.0)
 
     # --- writing ---
 
@@ -267,8 +271,16 @@ class Spool:
         """All that is in memory is written soon."""
         if not self._planned:
             self._planned = True
-            if self._soon is not None:
-                self._soon(GROUP_S, self.write)
+            self._plan(GROUP_S)
+
+    def _plan(self, seconds: float) -> None:
+        if self._soon is not None:
+            self._soon(seconds, self._grouped)
+
+    def _grouped(self) -> None:
+        """Nothing is left to do where another one of this group has done it."""
+        if self._planned:
+            self.write()
 
     def _age(self) -> None:
         if not self._ageing and self._soon is not None:

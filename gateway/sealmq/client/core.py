@@ -125,6 +125,8 @@ class Core:
 
     def take(self) -> bytes:
         """What the protocol itself wants sent; empty afterwards."""
+        if not self._out and not self._intake.out:
+            return b""
         out = bytes(self._out + self._intake.out)
         self._out.clear()
         self._intake.out.clear()
