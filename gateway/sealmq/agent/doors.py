@@ -249,7 +249,7 @@ class Web:
 
     async def send(self, data: bytes | bytearray) -> None:
         try:
-            await self._connection.send(data)
+            await self._connection.send(bytes(data))
         except ConnectionClosed as error:
             raise ConnectionError(str(error)) from None
 

@@ -152,6 +152,7 @@ class Core:
         With QoS 1 and 2 it is kept.
         """
         flags = qos << 1 | retain
+        sealed: bytes | bytearray
         if passed:
             if self._link is None or self._link.km is not self.session.ident.km:
                 self._link = Link(self.session)
