@@ -24,8 +24,8 @@ from load_brokers import HOST, answers, free_port
 from load_cpu import LoadError, cpu_ns
 
 TOPIC = "machine/1/temperature"
-# Clients of the example, and their labels.
-_USERS = {"out": ("m1-temp-sensor", "m1-temp"), "in": ("monitor", "monitor")}
+# Clients that are added as AGENT.md says, and their labels.
+_USERS = {"out": ("feeder", "m1-temp"), "in": ("panel", "monitor")}
 
 
 class Cost(NamedTuple):
@@ -62,7 +62,8 @@ class Agents:
         self._processes.until(lambda: ready.exists() and _up(site), "the site does not start")
         for end, (client, label) in _USERS.items():
             path = self._folder / f"{end}.json"
-            ran("client", "add", site, client, "--label", label, "-o", str(path))
+            words = ("--label", label, "--kind", "app", "-o", str(path))
+            ran("client", "add", site, client, *words)
             port = self._ports[end] = free_port()
             password = self._folder / f"{end}.password"
             password.touch(0o600)

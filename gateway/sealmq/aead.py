@@ -45,11 +45,11 @@ class Aead:
     def seal_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
         """Encrypts buf[start:start+n] in place and writes the tag behind it."""
         end = start + n
-        buf[start : end + TAG] = self.seal(nonce, bytes(buf[start:end]), aad)
+        buf[start : end + TAG] = self.seal(nonce, memoryview(buf)[start:end], aad)
 
     def open_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> bool:
         """Decrypts in place; on failure wipes the n bytes and gives False."""
-        plain = self.open(nonce, bytes(buf[start : start + n + TAG]), aad)
+        plain = self.open(nonce, memoryview(buf)[start : start + n + TAG], aad)
         buf[start : start + n] = bytes(n) if plain is None else plain
         return plain is not None
 

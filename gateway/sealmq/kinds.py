@@ -12,4 +12,6 @@ OF_THE_SITE = (GATEWAY, BORDER)
 MADE = "border/"
 """What all borders publish stands below this, at every site: so a topic, which its message is
 sealed to, says how many borders the message has passed."""
+SUITE_OF = {"app": "chacha"}
+"""Of the link of a new client, where nothing else is said and it is not ccm."""
 KINDS = ("device", "app", *OF_THE_SITE, "assessor")

@@ -44,14 +44,13 @@ class Out:
             self._drained.clear()
             await self._drained.wait()
 
-    async def next(self) -> bytes:
-        """What is to be sent now; what was given before has been."""
+    async def next(self) -> bytearray:
+        """What is to be sent now, for the caller alone; what was given before has been."""
         while not self.data:
             self._drained.set()
             self._written.clear()
             await self._written.wait()
-        data = bytes(self.data)
-        self.data.clear()
+        data, self.data = self.data, bytearray()
         return data
 
 

@@ -18,8 +18,10 @@ import os
 import socket
 import ssl
 import stat
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
+from typing import cast
 from urllib.parse import urlsplit
 
 from websockets.asyncio.server import Server, ServerConnection
@@ -131,37 +133,93 @@ class _Gate:
             self._said, self._said_s = ended, now
 
 
-class Stream:
-    """A connection of a socket. proved: called once it is known whose it is."""
+class Stream(asyncio.Protocol):
+    """A connection of a socket. proved: called once it is known whose it is.
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        proved: Callable[[], None],
-    ) -> None:
-        self._reader, self._writer, self.proved = reader, writer, proved
-        writer.transport.set_write_buffer_limits(high=_BUFFER)
+    No more is read while more than _READ bytes wait, and what is read is given in pieces of _READ:
+    whoever is asked for room between two messages is asked often enough.
+    """
+
+    def __init__(self, proved: Callable[[], None]) -> None:
+        self.proved = proved
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._pieces: deque[bytes] = deque()
+        self._held, self._ended, self._full = 0, False, False
+        self._lost: Exception | None = None
+        self._comes: asyncio.Future[None] | None = None
+        self._goes: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+
+    # --- what asyncio tells ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_BUFFER)
+
+    def data_received(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._held += len(data)
+        if self._held > _READ:
+            self._transport.pause_reading()
+        _wake(self._comes)
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        _wake(self._comes)
+        # Without TLS it may still read what it is answered.
+        return self._transport.get_extra_info("sslcontext") is None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._ended = True
+        self._lost = error or ConnectionResetError("the connection is over")
+        for waits in (self._comes, self._goes, self._gone):
+            _wake(waits)
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        _wake(self._goes)
+
+    # --- for whoever has it ---
 
     async def read(self) -> bytes:
-        try:
-            return await self._reader.read(_READ)
-        except (OSError, ssl.SSLError):
-            return b""
+        while not self._pieces:
+            if self._ended:
+                return b""
+            self._comes = self._loop.create_future()
+            await self._comes
+        piece = self._pieces.popleft()
+        if len(piece) > _READ:
+            self._pieces.appendleft(piece[_READ:])
+            piece = piece[:_READ]
+        if self._held > _READ >= self._held - len(piece) and not self._ended:
+            self._transport.resume_reading()
+        self._held -= len(piece)
+        return piece
 
-    async def send(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._writer.drain()
+    async def send(self, data: bytes | bytearray) -> None:
+        if self._lost is None:
+            self._transport.write(data)
+        while self._full and self._lost is None:
+            self._goes = self._loop.create_future()
+            await self._goes
+        if self._lost is not None:
+            raise ConnectionError(str(self._lost)) from None
 
     async def close(self) -> None:
+        self._transport.close()
         try:
-            async with asyncio.timeout(_CLOSE_S):
-                self._writer.close()
-                await self._writer.wait_closed()
-        except (OSError, TimeoutError, ssl.SSLError):
-            pass
+            await asyncio.wait((self._gone,), timeout=_CLOSE_S)
         finally:
-            self._writer.transport.abort()
+            self._transport.abort()
+
+
+def _wake(waits: asyncio.Future[None] | None) -> None:
+    if waits is not None and not waits.done():
+        waits.set_result(None)
 
 
 class Web:
@@ -189,9 +247,9 @@ class Web:
         except ConnectionClosed:
             return b""
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes | bytearray) -> None:
         try:
-            await self._connection.send(data)
+            await self._connection.send(bytes(data))
         except ConnectionClosed as error:
             raise ConnectionError(str(error)) from None
 
@@ -232,12 +290,9 @@ async def _open(
         if door.path is not None and not _same_user(conn):
             log.warning("%s", f"{door}: another user of this machine was cut off")
             return
-        reader = asyncio.StreamReader()
-        transport, protocol = await loop.connect_accepted_socket(
-            lambda: asyncio.StreamReaderProtocol(reader), conn, ssl=tls, ssl_handshake_timeout=wait
-        )
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        await serve_one(Stream(reader, writer, proved))
+        made = Stream(proved)  # the loop's answer is another object with uvloop
+        await loop.connect_accepted_socket(lambda: made, conn, ssl=tls, ssl_handshake_timeout=wait)
+        await serve_one(made)
 
     names = _names(config, door)
     proving: dict[ServerConnection, Callable[[], None]] = {}

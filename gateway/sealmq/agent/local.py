@@ -62,8 +62,8 @@ class Pipe(Protocol):
     async def read(self) -> bytes:
         """At least one byte; b"" at the end."""
 
-    async def send(self, data: bytes) -> None:
-        """Returns once the system has taken it. OSError."""
+    async def send(self, data: bytes | bytearray) -> None:
+        """Returns once not too much waits to be sent. What it is given is its own. OSError."""
 
     async def close(self) -> None: ...
 

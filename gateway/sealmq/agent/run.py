@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from sealmq import logs, loops
+from sealmq import garbage, logs, loops
 from sealmq.formats import NewerFormat
 from sealmq.loops import first_error
 from sealmq.run import notify
@@ -149,6 +149,7 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
     doors = ", ".join(map(str, config.doors))
 
     def serves() -> None:
+        garbage.started()
         say(f"the agent listens on {doors}; Ctrl-C stops it.")
         notify.notify("READY=1")
 

@@ -38,15 +38,15 @@ class Crossing(NamedTuple):
 
     def pack(self) -> bytes:
         """The body of its frame."""
-        return pack(*self)
+        return head(*self[:-1]) + self.m1
 
 
-def pack(
-    seq: int, flags: int, hops: int, site: bytes, label: int, token: bytes, topic: str, m1: bytes
+def head(
+    seq: int, flags: int, hops: int, site: bytes, label: int, token: bytes, topic: str
 ) -> bytes:
-    """The body of a message's frame."""
+    """What stands before m1 in the body of a message's frame."""
     raw = topic.encode()
-    return _HEAD.pack(seq, flags, hops, site, label, token, len(raw)) + raw + m1
+    return _HEAD.pack(seq, flags, hops, site, label, token, len(raw)) + raw
 
 
 def unpack(body: bytes) -> Crossing:

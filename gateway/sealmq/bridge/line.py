@@ -14,6 +14,7 @@ import hmac
 import os
 import socket
 import ssl
+import struct
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -36,6 +37,11 @@ SILENT_S = 20.0
 _BACKLOG = 4 << 20
 # Frames that nobody has taken yet: then no more is read.
 _UNREAD = 1 << 20
+# So much is handed on at once, whatever else the turn brings.
+_PIECE = 256 << 10
+# What comes is read into one buffer, as much at once; it grows for a frame that is longer.
+_READ = 256 << 10
+_FRAME = struct.Struct(">IB")
 # Who calls at once, and has not shown yet who it is.
 CALLERS = 16
 
@@ -65,7 +71,7 @@ class Own:
             os.close(fd)
 
 
-class Line(asyncio.Protocol):
+class Line(asyncio.BufferedProtocol):
     """One connection, each side known to the other. Frames of one turn of the event loop leave
     together, and are read as they come.
     """
@@ -75,7 +81,9 @@ class Line(asyncio.Protocol):
         """The other side's certificate, DER; empty as long as it has shown none."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._raw = bytearray()
+        # What has come of frames that are not whole: the first _filled bytes.
+        self._raw = memoryview(bytearray(_READ))
+        self._filled = 0
         self._frames: deque[tuple[int, bytes]] = deque()
         self._unread = 0
         self._waits: asyncio.Future[None] | None = None
@@ -95,26 +103,41 @@ class Line(asyncio.Protocol):
         self._heard = self._loop.time()
         self._watch = self._loop.call_later(SILENT_S, self._silent)
 
-    def data_received(self, data: bytes) -> None:
-        raw, at = self._raw, 0
-        raw += data
-        while len(raw) - at >= 5:
-            size = int.from_bytes(raw[at : at + 4], "big")
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._raw[self._filled :]
+
+    def buffer_updated(self, count: int) -> None:
+        raw, at, end = self._raw, 0, self._filled + count
+        while end - at >= _FRAME.size:
+            size, kind = _FRAME.unpack_from(raw, at)
             if size > MOST:
                 self._end(f"a frame of {size} bytes")
                 return
-            if len(raw) - at < 5 + size:
+            stop = at + _FRAME.size + size
+            if end < stop:
                 break
-            self._frames.append((raw[at + 4], bytes(raw[at + 5 : at + 5 + size])))
-            at += 5 + size
+            self._frames.append((kind, bytes(raw[at + _FRAME.size : stop])))
+            at = stop
+        self._keep(at, end)
         if not at:
             return
-        del raw[:at]
         self._heard = self._loop.time()
         self._unread += at
         if self._unread > _UNREAD:
             self._transport.pause_reading()
         _wake(self._waits)
+
+    def _keep(self, at: int, end: int) -> None:
+        """What is left from `at` on begins the buffer, which has room for more."""
+        raw, self._filled = self._raw, end - at
+        whole = _FRAME.size
+        if self._filled >= whole:
+            whole += _FRAME.unpack_from(raw, at)[0]
+        if whole >= len(raw):
+            self._raw = memoryview(bytearray(whole + _READ))
+            self._raw[: end - at] = raw[at:end]
+        elif at and at != end:
+            raw[: end - at] = raw[at:end]
 
     def pause_writing(self) -> None:
         self._room = self._loop.create_future()
@@ -152,13 +175,13 @@ class Line(asyncio.Protocol):
         """End it, without a word."""
         self._end("it was ended here")
 
-    def send(self, kind: int, body: bytes = b"") -> None:
-        """Queue a frame."""
+    def send(self, kind: int, *body: bytes) -> None:
+        """Queue a frame, whose body may be in parts."""
+        size = sum(map(len, body))
         if not self._out:
             self._loop.call_soon(self._write)
-        self._out.append(len(body).to_bytes(4, "big") + bytes((kind,)))
-        self._out.append(body)
-        self._pending += 5 + len(body)
+        self._out += (_FRAME.pack(size, kind), *body)
+        self._pending += _FRAME.size + size
 
     def _write(self) -> None:
         out, self._out, self._pending = self._out, [], 0
@@ -172,7 +195,8 @@ class Line(asyncio.Protocol):
 
     async def flush(self) -> None:
         """Wait until not too much is queued."""
-        self._write()
+        if self._pending > _PIECE:
+            self._write()
         if self._room is not None and not self._why:
             await self._room
         if self._why:
@@ -190,7 +214,12 @@ class Line(asyncio.Protocol):
                 raise LineLost(self._why)
             self._waits = self._loop.create_future()
             await self._waits
-        some = [self._frames.popleft() for _ in range(min(most, len(self._frames)))]
+        frames = self._frames
+        if len(frames) <= most:
+            some = list(frames)
+            frames.clear()
+        else:
+            some = [frames.popleft() for _ in range(most)]
         if not self._frames and self._unread:
             if self._unread > _UNREAD and not self._why:
                 self._transport.resume_reading()

@@ -104,6 +104,7 @@ class Neighbour:
         self._records_due: list[bytes] = []
         self._sent, self._handed = Handed(_SENT), Handed()
         self._under_way = 0
+        self._full = False
         self._reads: dict[int, Budget] = {}
         self._sends: dict[int, Budget] = {}
 
@@ -201,15 +202,18 @@ class Neighbour:
         last = 0
         while True:
             self.news.clear()
-            await self._records(line, self._host.judge.pending(self._name))
+            if pending := self._host.judge.pending(self._name):
+                await self._records(line, pending)
             room = AHEAD - len(self._answered)
             some = self._host.spool.after(self._name, last, room)
+            # Answers are news only where more may wait than there is room for.
+            self._full = len(some) == room
             for one in some:
                 last = one.seq
                 while not self._one(line, one):
                     await self._before(line, one.message)
             await line.flush()
-            if not some:
+            if not self._full or len(self._answered) >= AHEAD:
                 await self.news.wait()
 
     def _one(self, line: Line, one: Waiting) -> bool:
@@ -233,7 +237,8 @@ class Neighbour:
         self._sent.add(sent)
         self._answered[one.seq] = message
         site, number, _, hops, token, topic, flags, m1 = message
-        line.send(MESSAGE, crossing.pack(one.seq, flags, hops, site, number, token, topic, m1))
+        head = crossing.head(one.seq, flags, hops, site, number, token, topic)
+        line.send(MESSAGE, head, m1)
         return True
 
     async def _before(self, line: Line, message: Message) -> None:
@@ -296,7 +301,7 @@ class Neighbour:
                     line.send(PONG)
                 elif kind not in (HELLO, PONG):
                     raise LineLost(f"a frame of type {kind}")
-            if answered:
+            if answered and self._full:
                 self.news.set()
 
     def _message(self, line: Line, body: bytes) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sealmq import logs, loops
+from sealmq import garbage, logs, loops
 from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain
 from sealmq.audit.retention import Retention
@@ -146,7 +146,9 @@ def _may_heal(error: Exception, keys_s: float) -> bool:
 def write_told(layout: Layout, role: str, lines: Mapping[str, Any]) -> None:
     """For `sealmq status` and the like (told.py)."""
     said = {"pid": os.getpid(), "start": proc.start_of(os.getpid()), "lines": lines}
-    write_atomically(layout.run_of(role) / "lines.json", json.dumps(said).encode() + b"\n", 0o644)
+    path = layout.run_of(role) / "lines.json"
+    # Each second of a load, from the event loop: no fsync, and none is needed.
+    write_atomically(path, json.dumps(said).encode() + b"\n", 0o644, durable=False)
 
 
 def main(
@@ -188,6 +190,7 @@ async def forever(
         layout, Ready(role, os.getpid(), role, True), user=pwd.getpwuid(os.geteuid()).pw_name
     )
     audit.write("start")
+    garbage.started()
     work = asyncio.create_task(_again(once, fails), name=role)
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:

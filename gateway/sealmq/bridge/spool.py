@@ -2,8 +2,8 @@
 
 A message waits in memory or on disk, and goes when the last neighbour that it waits for has it. In
 memory it waits only as long as whoever handed it over has not been answered, which `safe` is for:
-called once the message is on disk, or once all neighbours have it. All that one turn of the event
-loop brings is written as one transaction; what has come, and that it goes on, is in the same one.
+called once the message is on disk, or once all neighbours have it. All that comes within GROUP_S is
+written as one transaction; what has come, and that it goes on, is in the same one.
 
 Bounded for each neighbour: what is too much is its oldest, and is told to `dropped`. Of what has
 come, windows tell what was here before, by whichever neighbour, also after a restart: one for each
@@ -35,6 +35,11 @@ WINDOWS = 20_000
 EACH_SENDER = 32
 """Windows: copies may lag as far behind others as all MESSAGES of a neighbour that was away."""
 _CACHED = 1024
+GROUP_S = 0.005
+"""What has to be on disk before it is answered waits so long for more: a transaction, and all that
+its answers set off here and there, costs more than a message."""
+GROUP = 28
+"""So many answers do not wait any more: a neighbour that has sent all that it may goes on."""
 HOLD_S = 0.25
 """A message that may be held is in memory for once or twice as long, at most."""
 HOLD_BYTES = 4 << 20
@@ -157,7 +162,7 @@ class Spool:
         self, one: Message, to: Collection[str], safe: Told | None = None, hold: bool = False
     ) -> int:
         """Take a message for neighbours; its number. hold: it may be in memory for a while, else it
-        is written with all else of this turn.
+        is written with all else of this group.
         """
         self._seq += 1
         fresh = self._fresh[self._seq] = _Fresh(self._seq, one, to)
@@ -246,17 +251,19 @@ class Spool:
         return self._seen.has(origin, ctr)
 
     def came(self, origin: bytes, ctr: int) -> None:
-        """It has come, and is where it belongs: written with all else of this turn."""
+        """It has come, and is where it belongs: written with all else of this group."""
         self._seen.add(origin, ctr)
         if not self._planned:
             self.plan()
 
     def then(self, told: Told) -> None:
         """Call it once all that is there now is written."""
-        if self._planned:
-            self._then.append(told)
-        else:
+        if not self._planned:
             told()
+            return
+        self._then.append(told)
+        if len(self._then) == GROUP:
+            self._plan(0.0)
 
     # --- writing ---
 
@@ -264,8 +271,16 @@ class Spool:
         """All that is in memory is written soon."""
         if not self._planned:
             self._planned = True
-            if self._soon is not None:
-                self._soon(0.0, self.write)
+            self._plan(GROUP_S)
+
+    def _plan(self, seconds: float) -> None:
+        if self._soon is not None:
+            self._soon(seconds, self._grouped)
+
+    def _grouped(self) -> None:
+        """Nothing is left to do where another one of this group has done it."""
+        if self._planned:
+            self.write()
 
     def _age(self) -> None:
         if not self._ageing and self._soon is not None:

@@ -82,7 +82,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     adding.intermixed = True
     adding.add_argument("--label", help="its label in sealmq.toml")
     adding.add_argument("--kind", choices=KINDS, help="default: device")
-    adding.add_argument("--suite", choices=tuple(SUITES), help="default: ccm")
+    adding.add_argument("--suite", choices=tuple(SUITES), help="default: ccm; for apps chacha")
     adding.add_argument(
         "--from",
         dest="rows",

@@ -125,6 +125,8 @@ class Core:
 
     def take(self) -> bytes:
         """What the protocol itself wants sent; empty afterwards."""
+        if not self._out and not self._intake.out:
+            return b""
         out = bytes(self._out + self._intake.out)
         self._out.clear()
         self._intake.out.clear()
@@ -150,6 +152,7 @@ class Core:
         With QoS 1 and 2 it is kept.
         """
         flags = qos << 1 | retain
+        sealed: bytes | bytearray
         if passed:
             if self._link is None or self._link.km is not self.session.ident.km:
                 self._link = Link(self.session)

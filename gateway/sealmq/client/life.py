@@ -283,7 +283,8 @@ class Life:
             events = core.receive(data, self._heard)
 
     def _may_read(self) -> bool:
-        return self._desk.inbox.admits(self._desk.waits() or bool(self._boots.outbox))
+        admits = self._desk.inbox.admits
+        return admits(False) or admits(self._desk.waits() or bool(self._boots.outbox))
 
     def _subscribe_again(self, core: Core) -> None:
         """New tokens for the filters of earlier connections. A refusal comes as a notice."""

@@ -56,7 +56,7 @@ def connect(
             will.life,
             mono,
         )
-        sealed = MqttWill(will.topic, payload, will.qos, will.retain)
+        sealed = MqttWill(will.topic, bytes(payload), will.qos, will.retain)
     packet = bytearray(
         speech.connect(
             client_id,

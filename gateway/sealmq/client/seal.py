@@ -27,14 +27,14 @@ def seal_message(
     life: int,
     mono: int,
     block: bytes = EMPTY,
-) -> tuple[int, bytes]:
+) -> tuple[int, bytearray]:
     """(ctr, m2). flags: RETAIN and QoS bits of PUBLISH. kind: m1's class. mono: ms. block: TLV."""
     n = len(payload)
     front = _HEADS + len(block)
     buf = bytearray(front + n + 2 * TAG)
     buf[front : front + n] = payload
     session.seal_publish(buf, 0, n, topic, flags, kind, life, mono, block)
-    return session.ctr, bytes(buf)
+    return session.ctr, buf
 
 
 def seal_inner(

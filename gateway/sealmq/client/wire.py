@@ -12,7 +12,10 @@ from .errors import ConnectFailed, ConnectionLost
 _READ = 256 * 1024
 # So much is sent at once, whatever else the turn brings.
 _PIECE = 64 * 1024
-_CLOGGED = 256 * 1024
+# So much may wait: a full window of messages of 16 KiB.
+_CLOGGED = 1 << 20
+# Packets of such a size on average leave as they are; small ones are put together before.
+_LARGE = 2048
 _CLOSE_S = 2.0
 
 
@@ -103,9 +106,14 @@ class Wire(asyncio.Protocol):
         self.sent += 1
 
     def _push(self) -> None:
-        out, self._out, self._pending = self._out, [], 0
-        if out and not self._transport.is_closing():
-            self._transport.write(b"".join(out))
+        out, size = self._out, self._pending
+        self._out, self._pending = [], 0
+        if not out or self._transport.is_closing():
+            return
+        if size > _LARGE * len(out):
+            self._transport.writelines(out)
+        else:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def goodbye(self, data: bytes) -> None:
         """Queue the last bytes: what is sent later vanishes, and `close` waits for the peer's."""

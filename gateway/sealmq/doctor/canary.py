@@ -154,7 +154,7 @@ class Canary:
         if retain and kind == LIVE:
             kind = RETAINED
         flags = 2 | retain
-        return seal_message(self.session, topic.encode(), payload, flags, kind, 0, mono())[1]
+        return bytes(seal_message(self.session, topic.encode(), payload, flags, kind, 0, mono())[1])
 
     async def publish(self, topic: str, m2: bytes, *, retain: bool = False) -> str | None:
         """PUBLISH at QoS 1: None when it is acknowledged and no refusal told, else the refusal.

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from sealmq.families import registry
 from sealmq.kgtypes import NewEpoch
-from sealmq.kinds import GATEWAY
+from sealmq.kinds import GATEWAY, OF_THE_SITE
 from sealmq.site.canary import is_canary
 from sealmq.site.model import BOTTOM, NONE, TOP, Client, Config
 from sealmq_spec.const import (
@@ -130,7 +130,8 @@ class Converge:
             if old is None or old.removed:
                 self._add_client(old, client, label, free)
                 continue
-            _same_suite("client", name, old.suite, client.suite)
+            if client.kind not in OF_THE_SITE:  # those keep what they were made with
+                _same_suite("client", name, old.suite, client.suite)
             new = replace(
                 old,
                 label=label,

@@ -38,7 +38,7 @@ def publish(
     at. A topic in str is checked.
     """
     raw = _topic(topic) if isinstance(topic, str) else topic
-    if type(payload) is not bytes:
+    if type(payload) is not bytes and type(payload) is not bytearray:
         payload = bytes(memoryview(payload))
     if qos:
         if not 0 < packet_id < 65536:

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sealmq.kinds import BORDER, MADE
+from sealmq_spec.const import CHACHA
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter, is_reserved
 
@@ -200,5 +201,5 @@ def clients(borders: Mapping[str, Border], there: Mapping[str, Client]) -> dict[
                     "give the border or the other client another name",
                     key=f"borders.{border.name}",
                 )
-            out[name] = Client(name, label, BORDER)
+            out[name] = Client(name, label, BORDER, CHACHA)
     return out

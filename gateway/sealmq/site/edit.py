@@ -17,6 +17,7 @@ from typing import Any, cast
 import tomlkit
 from tomlkit.items import Comment, Table, Whitespace
 
+from sealmq.kinds import SUITE_OF
 from sealmq.near import near
 
 from .config import Config, loads, read
@@ -94,7 +95,8 @@ def _fault(text: str, layout: Layout) -> ConfigError | None:
 @dataclass(frozen=True, slots=True)
 class New:
     """A client to add. `kind` and `suite` that are None: the default for a new client, anything for
-    one that is there.
+    one that is there. A new app's link has ChaCha20-Poly1305, which costs a host without AES
+    instructions, and one with them too, less than AES-CCM.
     """
 
     name: str
@@ -118,8 +120,9 @@ def add_clients(layout: Layout, rows: Iterable[New]) -> tuple[Config, set[str]]:
                 _same(new.name, found, {k: v for k, v in given.items() if v is not None})
                 continue
             row = {"label": new.label, "kind": new.kind or "device"}
-            if new.suite is not None and new.suite != "ccm":
-                row["suite"] = new.suite
+            suite = new.suite or SUITE_OF.get(row["kind"], "ccm")
+            if suite != "ccm":
+                row["suite"] = suite
             words = ", ".join(f"{k} = {tomlkit.string(v).as_string()}" for k, v in row.items())
             fresh[new.name] = f"{{ {words} }}"
         _put_lines(clients, fresh)

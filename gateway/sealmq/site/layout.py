@@ -269,10 +269,11 @@ def give_back(layout: Layout) -> None:
                 os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def write_atomically(path: Path, data: bytes, mode: int) -> None:
+def write_atomically(path: Path, data: bytes, mode: int, durable: bool = True) -> None:
     """Write, fsync, rename, fsync the folder: the old file or the new one, never a half.
 
-    A file that is replaced keeps its owner and group, as far as we may set them.
+    A file that is replaced keeps its owner and group, as far as we may set them. durable: False
+    without fsync, for what counts only as long as the process runs that says it.
     """
     owner = None
     with contextlib.suppress(FileNotFoundError):
@@ -286,13 +287,15 @@ def write_atomically(path: Path, data: bytes, mode: int) -> None:
                 with contextlib.suppress(PermissionError):
                     os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
             os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.rename(name, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
         raise
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
 def sync_folder(path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sealmq.kinds import GATEWAY
 from sealmq.near import near
+from sealmq_spec.const import CHACHA
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter
 
@@ -192,5 +193,5 @@ def clients(
                     "give the label, the peer or the other client another name",
                     key=f"peers.{peer.name}",
                 )
-            out[name] = Client(name, label, GATEWAY)
+            out[name] = Client(name, label, GATEWAY, CHACHA)
     return out

@@ -113,8 +113,8 @@ class Line:
     def __init__(self, *frames: tuple[int, bytes]) -> None:
         self._frames, self.sent = list(frames), list[tuple[int, bytes]]()
 
-    def send(self, kind: int, body: bytes = b"") -> None:
-        self.sent.append((kind, body))
+    def send(self, kind: int, *body: bytes) -> None:
+        self.sent.append((kind, b"".join(body)))
 
     async def receive_some(self) -> list[tuple[int, bytes]]:
         if not self._frames:

@@ -19,6 +19,7 @@ from sealmq.kg.errors import Bad, Denied, Unknown
 from sealmq.kg.seal import Vault
 from sealmq.kg.store import KgStore
 from sealmq.site.check import parse
+from sealmq_spec.const import CCM, CHACHA
 from sealmq_spec.records import derive, get_record
 
 LINE, NORTH, SOUTH = bytes(32), b"n" * 32, b"s" * 32
@@ -335,3 +336,19 @@ def test_whoever_takes_a_border_out_gives_what_it_has_opened_new_keys(pair: Pair
     done = kg.apply(parse(text))
     assert ("outlet.in", "mill", "removed") in done.left
     assert pair.roots("north", "mill").epoch == before.epoch + 1
+
+
+def test_a_bridges_new_client_has_chacha_and_an_older_one_keeps_its_suite(pair: Pair) -> None:
+    def suite() -> int:
+        seen = pair.kg["north"].snapshot()["clients"]
+        return int(next(c["suite"] for c in seen if c["name"] == "heat.to.south"))
+
+    assert suite() == CHACHA
+    kept = CCM
+    with pair.stores[0].transaction() as tx:
+        row = rows.clients(tx)["heat.to.south"]
+        rows.put_client(
+            tx, replace(row, suite=kept), rows.new_ps(pair.stores[0].vault, row.number, kept)
+        )
+    pair.kg["north"].apply(parse(EXPORT.replace('"heat" }', '"heat", rotation = 1 }')))
+    assert suite() == kept

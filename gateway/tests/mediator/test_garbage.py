@@ -1,4 +1,4 @@
-"""The garbage collector of a mediator's process. Each test has a process of its own to change."""
+"""When the garbage collector runs. Each test has a process of its own to change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 AFTER = """
 import gc
-from sealmq.mediator import garbage
+from sealmq import garbage
 garbage.starting()
 assert not gc.isenabled()
 kept = [[n] for n in range(10_000)]
@@ -30,7 +30,8 @@ assert 2 in looked_at, "what has ended goes in the end"
 PROCESS = """
 import asyncio, gc, os, signal, sys
 from types import SimpleNamespace
-from sealmq.mediator import garbage, process
+from sealmq import garbage
+from sealmq.mediator import process
 from sealmq.mediator.attribute_sources import AttributeSources
 
 class Counted:

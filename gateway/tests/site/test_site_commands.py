@@ -450,6 +450,7 @@ def test_what_comes_next_is_said_and_can_be_done_as_it_stands(
         capsys.readouterr()
         assert main(["client", "add", root, *words]) == 0
         assert capsys.readouterr().out.splitlines()[-1] == f"next: {says}"
+    assert [json.loads(path.read_text())["suite"] for path in (one, panel)] == [1, 2]
 
 
 def test_several_clients_are_added_in_one_change(
