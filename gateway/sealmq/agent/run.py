@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from sealmq import logs, loops
+from sealmq import garbage, logs, loops
 from sealmq.formats import NewerFormat
 from sealmq.loops import first_error
 from sealmq.run import notify
@@ -163,4 +163,5 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
         finally:
             notify.notify("STOPPING=1")
 
+    garbage.started()
     loops.run(work())

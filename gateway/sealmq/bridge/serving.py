@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sealmq import logs, loops
+from sealmq import garbage, logs, loops
 from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain
 from sealmq.audit.retention import Retention
@@ -167,6 +167,7 @@ def main(
         return 2
     try:
         layout = Layout.open(Path(arguments[0]))
+        garbage.started()
         loops.run(work(layout, receive()))
     except (SiteError, KgError, BadHandOver, AuditError, NoChain, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)

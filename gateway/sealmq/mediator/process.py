@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sealmq import __version__, logs, loops
+from sealmq import __version__, garbage, logs, loops
 from sealmq.audit import Audit, chain
 from sealmq.audit.events import of_families
 from sealmq.audit.retention import Retention
@@ -25,7 +25,6 @@ from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.store import Store, StoreError
 
-from . import garbage
 from .acceptor import Acceptor
 from .events import MissingExecutor
 from .keysource import KeySource, NoKeys

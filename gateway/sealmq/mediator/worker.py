@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sealmq import logs, loops
+from sealmq import garbage, logs, loops
 from sealmq.audit.chain import Chain, NoChain, chain
 from sealmq.families.api import FamilyError
 from sealmq.families.attributes import Attribute
@@ -39,7 +39,6 @@ from sealmq.store import (
 )
 from sealmq.store.store import Reader
 
-from . import garbage
 from .acceptor import CHUNK
 from .core.keyring import Keyring
 from .core.limits import MAX_CONNECT_BODY

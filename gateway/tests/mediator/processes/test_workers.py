@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import sealmq_forks
-from sealmq.mediator import garbage
+from sealmq import garbage
 from sealmq.mediator import workers as workers_module
 from sealmq.mediator.acceptor import Acceptor
 from sealmq.mediator.journal_file import folder_of, gather, gathered, pack, read

@@ -1,4 +1,5 @@
-"""When Python's garbage collector runs, and on what: nobody is served while it does.
+"""When Python's garbage collector runs, and on what, in processes that carry messages: nobody is
+served while it does.
 
 What is there at the start (code, keys, policy, up to a million reservations) stays: it is frozen
 once and never scanned again. Of later objects the youngest are scanned often, which is quick. A
