@@ -14,8 +14,9 @@ import hmac
 import os
 import socket
 import ssl
+import struct
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -33,6 +34,7 @@ MOST = MAX_PAYLOAD + 8192
 CONNECT_S = 10.0
 PING_S = 5.0
 SILENT_S = 20.0
+_HEAD, _SIZE = struct.Struct(">IB").pack, struct.Struct(">I").unpack_from
 _BACKLOG = 4 << 20
 # Frames that nobody has taken yet: then no more is read.
 _UNREAD = 1 << 20
@@ -96,20 +98,26 @@ class Line(asyncio.Protocol):
         self._watch = self._loop.call_later(SILENT_S, self._silent)
 
     def data_received(self, data: bytes) -> None:
-        raw, at = self._raw, 0
-        raw += data
-        while len(raw) - at >= 5:
-            size = int.from_bytes(raw[at : at + 4], "big")
+        raw: bytes | bytearray = data
+        if self._raw:
+            self._raw += data
+            raw = self._raw
+        frames, at, end = self._frames, 0, len(raw)
+        while end - at >= 5:
+            [size] = _SIZE(raw, at)
             if size > MOST:
                 self._end(f"a frame of {size} bytes")
                 return
-            if len(raw) - at < 5 + size:
+            if end - at < 5 + size:
                 break
-            self._frames.append((raw[at + 4], bytes(raw[at + 5 : at + 5 + size])))
-            at += 5 + size
+            begins, at = at + 5, at + 5 + size
+            frames.append((raw[begins - 1], bytes(raw[begins:at])))
+        if raw is data:
+            self._raw += data[at:]
+        else:
+            del self._raw[:at]
         if not at:
             return
-        del raw[:at]
         self._heard = self._loop.time()
         self._unread += at
         if self._unread > _UNREAD:
@@ -154,11 +162,19 @@ class Line(asyncio.Protocol):
 
     def send(self, kind: int, body: bytes = b"") -> None:
         """Queue a frame."""
-        if not self._out:
+        self.send_all(kind, (body,))
+
+    def send_all(self, kind: int, bodies: Iterable[bytes]) -> None:
+        """Queue frames of one type."""
+        out, pending = self._out, self._pending
+        if not out:
             self._loop.call_soon(self._write)
-        self._out.append(len(body).to_bytes(4, "big") + bytes((kind,)))
-        self._out.append(body)
-        self._pending += 5 + len(body)
+        for body in bodies:
+            size = len(body)
+            out.append(_HEAD(size, kind))
+            out.append(body)
+            pending += 5 + size
+        self._pending = pending
 
     def _write(self) -> None:
         out, self._out, self._pending = self._out, [], 0
