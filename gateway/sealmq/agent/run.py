@@ -167,4 +167,5 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
         finally:
             notify.notify("STOPPING=1")
 
+    garbage.started()
     loops.run(work())

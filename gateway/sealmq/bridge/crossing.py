@@ -19,7 +19,9 @@ HOPS = 8
 TOKEN = 8
 
 OK, DROPPED = 0, 1
-_HEAD = struct.Struct(">QBB4sI8sH")
+_HEAD, _ANSWER = struct.Struct(">QBB4sI8sH"), struct.Struct(">QB")
+_SIZE = _HEAD.size
+_new = tuple.__new__
 
 
 class Crossing(NamedTuple):
@@ -51,15 +53,15 @@ def head(
 
 def unpack(body: bytes) -> Crossing:
     """Malformed."""
-    if len(body) < _HEAD.size:
+    if len(body) < _SIZE:
         raise Malformed(f"a frame of {len(body)} bytes")
     seq, flags, hops, site, label, token, size = _HEAD.unpack_from(body)
-    raw, m1 = body[_HEAD.size : _HEAD.size + size], body[_HEAD.size + size :]
+    end = _SIZE + size
     try:
-        topic = raw.decode()
+        topic = body[_SIZE:end].decode()
     except UnicodeDecodeError:
         raise Malformed("a topic that is no UTF-8") from None
-    return tuple.__new__(Crossing, (seq, flags, hops, site, label, token, topic, m1))
+    return _new(Crossing, (seq, flags, hops, site, label, token, topic, body[end:]))
 
 
 def check(one: Crossing, own: bytes) -> None:
@@ -83,12 +85,13 @@ def check_name(topic: str) -> None:
 
 def answer(seq: int, code: int, reason: str = "") -> bytes:
     """The body of an answer."""
-    return struct.pack(">QB", seq, code) + reason.encode()[:500]
+    head = _ANSWER.pack(seq, code)
+    return head + reason.encode()[:500] if reason else head
 
 
 def read_answer(body: bytes) -> tuple[int, int, str]:
     """(seq, code, reason); Malformed."""
     if len(body) < 9:
         raise Malformed("an answer that is too short")
-    seq, code = struct.unpack_from(">QB", body)
-    return seq, code, body[9:509].decode(errors="replace")
+    seq, code = _ANSWER.unpack_from(body)
+    return seq, code, body[9:509].decode(errors="replace") if len(body) > 9 else ""

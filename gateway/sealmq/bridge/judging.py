@@ -22,6 +22,8 @@ from sealmq.families.between import (
 from sealmq.feedback import Told
 
 RULE = "bridge.exported"
+# A NamedTuple's own constructor is a Python function.
+_new = tuple.__new__
 
 
 class Plain:
@@ -50,11 +52,11 @@ class Plain:
         return Taken(False, RULE, "this site takes no records")
 
     def outbound(self, client: str, topic: str, label: str, now_ms: int) -> Sending:
-        to = tuple(name for name, exports in self._exported.items() if label in exports)
-        return Sending(True, NO_TOKEN, to, RULE, "it is exported")
+        to = tuple([name for name, exports in self._exported.items() if label in exports])
+        return _new(Sending, (True, NO_TOKEN, to, RULE, "it is exported"))
 
     def message(self, neighbour: str, token: bytes, topic: str, now_ms: int) -> Ruling:
-        return Ruling(True, (), neighbour, RULE, "it is a neighbour's own")
+        return _new(Ruling, (True, (), neighbour, RULE, "it is a neighbour's own", False))
 
     def issuer(self, neighbour: str, token: bytes) -> str:
         return neighbour

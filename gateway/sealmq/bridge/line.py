@@ -16,7 +16,7 @@ import socket
 import ssl
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -182,6 +182,17 @@ class Line(asyncio.BufferedProtocol):
             self._loop.call_soon(self._write)
         self._out += (_FRAME.pack(size, kind), *body)
         self._pending += _FRAME.size + size
+
+    def send_all(self, kind: int, bodies: Iterable[bytes]) -> None:
+        """Queue frames of one type."""
+        out, pending = self._out, self._pending
+        if not out:
+            self._loop.call_soon(self._write)
+        for body in bodies:
+            size = len(body)
+            out += (_FRAME.pack(size, kind), body)
+            pending += _FRAME.size + size
+        self._pending = pending
 
     def _write(self) -> None:
         out, self._out, self._pending = self._out, [], 0

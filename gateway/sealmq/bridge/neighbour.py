@@ -47,6 +47,8 @@ log = logging.getLogger("sealmq.bridge")
 INFLIGHT = 64
 # So many are sent: they go on as one client's, which may have 60 that its broker has not taken.
 AHEAD = 56
+# So many answers wait for no more: a peer that has sent all that it may goes on.
+GROUP = AHEAD // 2
 # Between two tries to call a peer, at first and at most.
 WAIT_S = 0.5, 15.0
 # Of records, and of packets, so much is sent a second, and twice as much is read: neither takes
@@ -99,7 +101,10 @@ class Neighbour:
         self.news = asyncio.Event()
         self._ours = asyncio.Event()  # the peer has taken our keys
         self._given: set[tuple[str, int]] = set()
-        self._answered: dict[int, Message] = {}
+        # What it has been sent and has not answered, by number.
+        self._answered: dict[int, Waiting] = {}
+        # Answers for it, for messages that are about to be written.
+        self._due: list[bytes] = []
         # What the judge has for it, to be sent before the next message.
         self._records_due: list[bytes] = []
         self._sent, self._handed = Handed(_SENT), Handed()
@@ -160,7 +165,7 @@ class Neighbour:
         self._ours.clear()
         self._given.clear()
         self._answered.clear()
-        self._records_due = []
+        self._records_due, self._due = [], []
         self.line, why = line, "ended"
         try:
             self._host.joined(self._name, line)
@@ -218,7 +223,7 @@ class Neighbour:
 
     def _one(self, line: Line, one: Waiting) -> bool:
         """Send it, unless it may not go, or has. False: something goes `_before` it."""
-        host, message = self._host, one.message
+        host, (seq, message) = self._host, one
         if not host.traffic.still_goes(self._name, message):
             self._end(one, "it may not have it any more")
             return True
@@ -235,9 +240,9 @@ class Neighbour:
         # From now on: what comes again after a kill may be in the spool already, and the peer takes
         # the second of one line for a replay.
         self._sent.add(sent)
-        self._answered[one.seq] = message
+        self._answered[seq] = one
         site, number, _, hops, token, topic, flags, m1 = message
-        head = crossing.head(one.seq, flags, hops, site, number, token, topic)
+        head = crossing.head(seq, flags, hops, site, number, token, topic)
         line.send(MESSAGE, head, m1)
         return True
 
@@ -263,13 +268,13 @@ class Neighbour:
 
     def _answer(self, body: bytes) -> None:
         seq, code, reason = crossing.read_answer(body)
-        message = self._answered.pop(seq, None)
-        if message is None:
+        one = self._answered.pop(seq, None)
+        if one is None:
             return
         if code == crossing.OK:
-            self._host.spool.done(self._name, Waiting(seq, message))
+            self._host.spool.done(self._name, one)
         else:
-            self._end(Waiting(seq, message), f"{self._name}: {reason}")
+            self._end(one, f"{self._name}: {reason}")
 
     def _end(self, one: Waiting, why: str) -> None:
         self._host.traffic.lost(self._name, one.message, why)
@@ -327,14 +332,21 @@ class Neighbour:
         host.judge.receive(self._name, body, now)
 
     def _decided(self, line: Line, seq: int, code: int, reason: str) -> None:
-        """It is answered once what is to be kept of it is written."""
-        body = crossing.answer(seq, code, reason)
-        self._host.spool.then(partial(self._answers, line, body))
+        """It is answered once what is to be kept of it is written, with all that is then."""
+        if line is not self.line:
+            return  # nobody waits for it any more
+        due = self._due
+        due.append(crossing.answer(seq, code, reason))
+        if len(due) == 1:
+            self._host.spool.then(partial(self._answers, line, due))
+        elif len(due) == GROUP:
+            self._host.spool.hurry()
 
-    def _answers(self, line: Line, body: bytes) -> None:
-        if line is self.line:  # else nobody waits for it any more
-            self._under_way -= 1
-            line.send(ANSWER, body)
+    def _answers(self, line: Line, due: list[bytes]) -> None:
+        if line is self.line:
+            self._under_way -= len(due)
+            line.send_all(ANSWER, due)
+        due.clear()
 
 
 async def _beat(line: Line) -> None:

@@ -45,6 +45,7 @@ log = logging.getLogger("sealmq.bridge")
 
 Work = Coroutine[Any, Any, None]
 Later = Callable[[Work], object]
+_Which = tuple[Passing, str, bytes, bool, Over, float]
 WAIT_S = 0.5, 15.0
 """Between two runs, at first and at most."""
 _PUBLISH_S = 15.0
@@ -108,9 +109,9 @@ def deliver_soon(
 ) -> None:
     """As `deliver`, at once: `over` is told, once, None or the SealError. What has to wait, for
     room, the broker or keys, is `later`'s."""
-    waits = partial(_waits, client, topic, m1, retain, over, keys_s)
-    if not client.pass_on_nowait(topic, m1, retain, partial(_told, over, later, waits, keys_s)):
-        later(waits())
+    which = client, topic, m1, retain, over, keys_s
+    if not client.pass_on_nowait(topic, m1, retain, partial(_told, over, later, which)):
+        later(_waits(*which))
 
 
 async def _waits(
@@ -124,14 +125,12 @@ async def _waits(
         over(None)
 
 
-def _told(
-    over: Over, later: Later, waits: Callable[[], Work], keys_s: float, error: Exception | None
-) -> None:
-    if error is None or not _may_heal(error, keys_s):
+def _told(over: Over, later: Later, which: _Which, error: Exception | None) -> None:
+    if error is None or not _may_heal(error, which[-1]):
         over(error)
     else:
         log.info("publishing again: %s", error)
-        later(waits())
+        later(_waits(*which))
 
 
 def _may_heal(error: Exception, keys_s: float) -> bool:
@@ -167,6 +166,7 @@ def main(
         return 2
     try:
         layout = Layout.open(Path(arguments[0]))
+        garbage.started()
         loops.run(work(layout, receive()))
     except (SiteError, KgError, BadHandOver, AuditError, NoChain, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)

@@ -38,8 +38,6 @@ _CACHED = 1024
 GROUP_S = 0.005
 """What has to be on disk before it is answered waits so long for more: a transaction, and all that
 its answers set off here and there, costs more than a message."""
-GROUP = 28
-"""So many answers do not wait any more: a neighbour that has sent all that it may goes on."""
 HOLD_S = 0.25
 """A message that may be held is in memory for once or twice as long, at most."""
 HOLD_BYTES = 4 << 20
@@ -262,7 +260,10 @@ class Spool:
             told()
             return
         self._then.append(told)
-        if len(self._then) == GROUP:
+
+    def hurry(self) -> None:
+        """What is to be written waits for nothing more."""
+        if self._planned:
             self._plan(0.0)
 
     # --- writing ---

@@ -160,7 +160,8 @@ class Traffic:
             return ()
         # Another peer's copy of it may have gone there already, or its own before it was answered.
         which = self._site + said.origin, said.ctr
-        fresh, parts = to, set[int]()
+        fresh = to
+        parts: set[int] = set()  # set[int]() raises and catches two errors
         for n in to:
             left = self._left.get(n)
             if left is not None and which in left:
@@ -228,23 +229,23 @@ class Traffic:
         self, neighbour: str, handed: Handed, one: Crossing, sent: Which, answer: Answer
     ) -> None:
         judge = self._judge
-        again = partial(self._judged, neighbour, handed, one, sent, answer)
+        again = neighbour, handed, one, sent, answer
         # Its token may not be known before the line's records are here.
         issuer = judge.issuer(neighbour, one.token)
-        if not issuer and _later(handed, again):
+        if not issuer and _later(handed, partial(self._judged, *again)):
             return
         # Whoever calls a message another site's uses up none of that site's numbers.
         which = one.site + issuer.encode() + sent[0][len(one.site) :], sent[1]
         if (waiting := self._coming.get(which)) is not None:
             # Twice at once: the second waits for what becomes of the first.
-            waiting.append(again)
+            waiting.append(partial(self._judged, *again))
             return
         if self._spool.seen(*which):
             handed.add(sent)
             answer(crossing.OK, "")
             return
         ruling = judge.message(neighbour, one.token, one.topic, now_ms())
-        if ruling.heals and not ruling.accept and _later(handed, again):
+        if ruling.heals and not ruling.accept and _later(handed, partial(self._judged, *again)):
             return
         here = self.imports.get((one.site, one.label))
         if why := self._objection(neighbour, one, ruling, here):

@@ -67,13 +67,14 @@ class Outbox:
     def pubacks(self, packet_ids: Sequence[int]) -> list[int | None]:
         """ctr of each message that these end; None where there is none of QoS 1."""
         ctrs: list[int | None] = []
-        flights = self._flights
+        flights, release = self._flights, self.ids.release
         for packet_id in packet_ids:
             flight = flights.get(packet_id)
             if flight is None or flight.qos != 1:
                 ctrs.append(None)
                 continue
-            self._drop(flight)
+            del flights[packet_id]
+            release(packet_id)
             ctrs.append(flight.ctr)
         return ctrs
 

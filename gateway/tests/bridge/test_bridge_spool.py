@@ -16,7 +16,7 @@ from bridge.test_bridge_parts import message, topics
 from sealmq.bridge import spool as spools
 from sealmq.bridge.crossing import OK, Crossing
 from sealmq.bridge.judging import Plain
-from sealmq.bridge.spool import GROUP, GROUP_S, HOLD_BYTES, HOLD_S, WIDTH, Spool, Told, Waiting
+from sealmq.bridge.spool import GROUP_S, HOLD_BYTES, HOLD_S, WIDTH, Spool, Told, Waiting
 from sealmq.bridge.spooled import BYTES, MESSAGES
 from sealmq.bridge.traffic import Import
 from sealmq_spec.errors import Unavailable
@@ -61,18 +61,22 @@ def test_what_a_neighbour_has_at_once_never_lies_on_disk(tmp_path: Path) -> None
     assert (spool.count("b2"), safe, spool._db.total_changes) == (0, ["t/0"], written)
 
 
-@pytest.mark.parametrize("many", [1, GROUP - 1, GROUP, GROUP + 1])
-def test_answers_wait_for_more_until_there_are_so_many(many: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("hurried", [False, True])
+def test_answers_wait_for_more_unless_they_are_hurried(hurried: bool, tmp_path: Path) -> None:
     later, said = Later(), list[int]()
     spool = opened(tmp_path, later)
-    for n in range(many):
+    spool.hurry()
+    assert not later.plans, "nothing is to be written"
+    for n in range(3):
         spool.came(b"origin", n + 1)
         spool.then(partial(said.append, n))
+    if hurried:
+        spool.hurry()
     later.turn(0.0)
-    assert said == (list(range(many)) if many >= GROUP else [])
+    assert said == ([0, 1, 2] if hurried else [])
     later.turn()
-    assert said == list(range(many))
-    assert opened(tmp_path).seen(b"origin", many), "answered, and on disk"
+    assert said == [0, 1, 2]
+    assert opened(tmp_path).seen(b"origin", 3), "answered, and on disk"
 
 
 def test_what_is_held_is_nobodys_yet_and_is_lost_with_the_process(tmp_path: Path) -> None:

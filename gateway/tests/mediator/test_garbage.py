@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 AFTER = """
 import gc
 from sealmq import garbage
@@ -78,6 +80,33 @@ sys.exit(process.main([sys.argv[1]]))
 """
 
 
+# A bridge's, a border's and an agent's process: what it would serve looks.
+SERVING = """
+import gc, sys
+from sealmq import garbage, loops
+from sealmq.agent import run as agent
+from sealmq.bridge import serving
+
+def looks(work):
+    work.close()
+    assert gc.isenabled() and gc.get_threshold() == garbage.THRESHOLDS
+    assert gc.get_freeze_count(), "what is there is left alone"
+    print("looked")
+
+loops.run = looks
+if sys.argv[1] == "agent":
+    class Config:
+        doors = ()
+    agent.serve(Config, print)
+else:
+    async def work(layout, secrets):
+        pass
+    serving.Layout.open = lambda path: path
+    serving.receive = dict
+    assert serving.main("bridge", ["site"], work) == 0
+"""
+
+
 def test_what_was_there_at_the_start_is_not_looked_at_and_everything_seldom() -> None:
     run(AFTER)
 
@@ -88,8 +117,14 @@ def test_a_mediator_s_collector_begins_when_all_is_there_and_leaves_that_alone(
     run(PROCESS, str(tmp_path / "ready.json"))
 
 
-def run(*words: str) -> None:
+@pytest.mark.parametrize("process", ["agent", "bridge"])
+def test_a_process_that_carries_messages_leaves_its_code_alone(process: str) -> None:
+    assert run(SERVING, process) == "looked\n"
+
+
+def run(*words: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
