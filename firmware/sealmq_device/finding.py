@@ -14,7 +14,7 @@ from binascii import hexlify
 from micropython import const
 
 from .link import PAUSE
-from .store import FileStore, _read
+from .store import _read
 
 _TYPING = False
 if _TYPING:
@@ -97,8 +97,8 @@ def read(raw: bytes, ident: bytes, mark: bytes) -> "Place | None":
 
 # A FileStore's, as NvsStore has them.
 class Beside:
-    def __init__(self, store: "Any") -> None:
-        self._path = store._state[:-5]
+    def __init__(self, path: str) -> None:
+        self._path = path
 
     def get(self, key: str) -> bytes:
         return _read(self._path + key)
@@ -108,7 +108,20 @@ class Beside:
             f.write(blob)
 
 
+# What has get and put for a client's store. To name FileStore here, or ask one for what it has not,
+# would load all that a wake does without.
+def lasting(store: "Any") -> "Any":
+    for _ in range(2):
+        try:
+            return Beside(store._state[:-5])
+        except AttributeError:
+            store = getattr(store, "lasting", store)  # rtc.py's
+    return store
+
+
 class Places:
+    task = False  # it is of an asyncio client (tasks.py)
+
     # core: a Client. Its store may be a FileStore or has get(key) and put(key, blob) as NvsStore.
     def __init__(self, core: "Any", site: bytes) -> None:
         self._core = core
@@ -117,8 +130,7 @@ class Places:
         self._given: "Place" = (core.server, core.port)
         self._kept: "Place | None" = None
         self._left: "list[Place]" = []
-        store = getattr(core.store, "lasting", core.store)
-        self._store: "Any" = Beside(store) if isinstance(store, FileStore) else store
+        self._store = lasting(core.store)
         try:
             host, _, number = self._store.get(_FOUND).decode().rpartition(":")
             port = int(number)
@@ -153,7 +165,6 @@ class Places:
 
     # All that is left to try, once others have been asked. Without a network there is no answer.
     def _asked(self) -> "Steps":
-        core = self._core
         found: "list[Place]" = []
         sock = None
         try:
@@ -162,8 +173,8 @@ class Places:
             sock.settimeout(0)
             at = net.getaddrinfo(GROUP[0], GROUP[1], 0, net.SOCK_DGRAM)[0][4]
             sock.sendto(ident + _ASK, at)
-            if hasattr(core, "over"):
-                yield PAUSE  # the asyncio client's (waits.py)
+            if self.task:
+                yield PAUSE
             else:
                 time.sleep(1)
             for _ in range(_PACKETS):

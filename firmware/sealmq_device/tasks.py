@@ -40,6 +40,8 @@ class Tasks:
     def __init__(self, core: Core) -> None:
         self.core = core
         core.over = self._over
+        if core._places:
+            core._places.task = True
         # Set while there is a session, and while there is none.
         self.up = asyncio.Event()
         self.down = asyncio.Event()

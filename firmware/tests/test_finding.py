@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -140,8 +140,10 @@ def liar(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
                 with peer:
                     if ends.is_set():
                         return
-                    heard.append(peer.recv(4096))
-                    peer.sendall(answer)
+                    peer.settimeout(10)
+                    with suppress(OSError):
+                        heard.append(peer.recv(4096))
+                        peer.sendall(answer)
 
         port = int(door.getsockname()[1])
         running = threading.Thread(target=serve)

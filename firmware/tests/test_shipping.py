@@ -242,6 +242,23 @@ def test_a_board_that_looks_finds_its_mediator(
             assert len(net.asked) == 1
 
 
+def test_a_waking_board_that_looks_loads_no_more_than_that_takes(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped(built, monkeypatch)
+    with board(tmp_path) as b:
+        provisioned(b, "32")
+        looks(b)
+        b.enrolment.with_suffix(".found").write_text(f"127.0.0.1:{b.peer.port}")
+        script = """
+c.connect()
+c.publish("machine/1/temperature", bytes(64), False, 1)
+c.disconnect()
+say(sorted([m[14:] for m in sys.modules if m.startswith("sealmq_device.")]))
+"""
+        assert b.run("32", script, WAKES) == ["['finding', 'inflate']"]
+
+
 def test_one_whose_set_cannot_look_goes_where_its_enrolment_says(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
