@@ -323,7 +323,7 @@ class Neighbour:
         host.judge.receive(self._name, body, now)
 
     def _decided(self, line: Line, seq: int, code: int, reason: str) -> None:
-        """It is answered once what is to be kept of it is written, with all that is written then."""
+        """It is answered with all others, once what is to be kept of them is written."""
         if line is not self.line:
             return  # nobody waits for it any more
         due = self._due

@@ -8,6 +8,7 @@ but ProtocolError. The fixed header's type and flags were checked before (see ta
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import unpack_from
 from typing import TypeAlias
 
 from .errors import IdentifierRejected, MalformedPacket, UnsupportedProtocol
@@ -50,12 +51,7 @@ def publish(data: bytes, start: int, body: int, stop: int) -> Publish:
     if after > stop:
         raise MalformedPacket(short("PUBLISH", "topic name", after - name, stop - name))
     raw = data[name:after]
-    try:
-        topic = raw.decode()
-    except UnicodeDecodeError as error:
-        raise not_utf8("PUBLISH", "topic name", error) from None
-    if not topic or "+" in topic or "#" in topic or "\0" in topic:
-        raise MalformedPacket(f"PUBLISH: topic name {topic_fault(topic)}")
+    topic = _topics.get(raw) or _topic(raw)
     first = data[start]
     if not first & 6:
         return _new_tuple(Publish, (topic, raw, data[after:stop], 0, first == 0x31, False, 0))
@@ -67,6 +63,25 @@ def publish(data: bytes, start: int, body: int, stop: int) -> Publish:
         raise MalformedPacket(zero_id("PUBLISH"))
     qos, retain, dup = first >> 1 & 3, first & 1 == 1, first & 8 == 8
     return _new_tuple(Publish, (topic, raw, data[after:stop], qos, retain, dup, packet_id))
+
+
+# Topic names that were right, as text.
+_topics: dict[bytes, str] = {}
+_TOPICS, _TOPIC = 1024, 256
+
+
+def _topic(raw: bytes) -> str:
+    try:
+        topic = raw.decode()
+    except UnicodeDecodeError as error:
+        raise not_utf8("PUBLISH", "topic name", error) from None
+    if not topic or "+" in topic or "#" in topic or "\0" in topic:
+        raise MalformedPacket(f"PUBLISH: topic name {topic_fault(topic)}")
+    if len(raw) <= _TOPIC:
+        if len(_topics) >= _TOPICS:
+            _topics.clear()
+        _topics[raw] = topic
+    return topic
 
 
 _SHOWN = 200
@@ -228,6 +243,7 @@ def puback(data: bytes, start: int, body: int, stop: int) -> Puback:
     raise _no_id("PUBACK", body, stop)
 
 
+_PUBACK = 0x4002
 RUN = 256
 """The most PUBACKs that are one Pubacks."""
 
@@ -236,15 +252,16 @@ def pubacks(data: bytes, start: int, end: int) -> Pubacks | None:
     """The PUBACKs at data[start:end], up to what is none, or not whole, or wrong; None: there is
     none.
     """
-    ids: list[int] = []
-    last = min(end, start + 4 * RUN) - 4
-    while start <= last and data[start] == 0x40 and data[start + 1] == 2:
-        packet_id = data[start + 2] << 8 | data[start + 3]
-        if not packet_id:
-            break
-        ids.append(packet_id)
-        start += 4
-    return _new_tuple(Pubacks, (tuple(ids),)) if ids else None
+    many = min((end - start) >> 2, RUN)
+    if many <= 0:
+        return None
+    # As numbers of 16 bits: what all begin with, and the packet ids.
+    numbers = unpack_from(f">{2 * many}H", data, start)
+    heads, ids = numbers[::2], numbers[1::2]
+    if heads.count(_PUBACK) != many or 0 in ids:
+        wrong = (i for i in range(many) if heads[i] != _PUBACK or not ids[i])
+        ids = ids[: next(wrong, many)]
+    return _new_tuple(Pubacks, (ids,)) if ids else None
 
 
 def pubrec(data: bytes, start: int, body: int, stop: int) -> Pubrec:

@@ -1,4 +1,4 @@
-"""The garbage collector of processes that carry messages. Each test has one of its own to change."""
+"""The garbage collector of processes that carry messages. Each test has its own to change."""
 
 from __future__ import annotations
 
