@@ -34,7 +34,7 @@ MOST = MAX_PAYLOAD + 8192
 CONNECT_S = 10.0
 PING_S = 5.0
 SILENT_S = 20.0
-_HEAD, _SIZE = struct.Struct(">IB").pack, struct.Struct(">I").unpack_from
+_HEAD, _KIND = struct.Struct(">IB").pack, struct.Struct(">IB").unpack_from
 _BACKLOG = 4 << 20
 # Frames that nobody has taken yet: then no more is read.
 _UNREAD = 1 << 20
@@ -104,14 +104,15 @@ class Line(asyncio.Protocol):
             raw = self._raw
         frames, at, end = self._frames, 0, len(raw)
         while end - at >= 5:
-            [size] = _SIZE(raw, at)
+            size, kind = _KIND(raw, at)
             if size > MOST:
                 self._end(f"a frame of {size} bytes")
                 return
             if end - at < 5 + size:
                 break
-            begins, at = at + 5, at + 5 + size
-            frames.append((raw[begins - 1], bytes(raw[begins:at])))
+            begins = at + 5
+            at = begins + size
+            frames.append((kind, bytes(raw[begins:at])))
         if raw is data:
             self._raw += data[at:]
         else:
@@ -162,7 +163,11 @@ class Line(asyncio.Protocol):
 
     def send(self, kind: int, body: bytes = b"") -> None:
         """Queue a frame."""
-        self.send_all(kind, (body,))
+        size = len(body)
+        if not self._out:
+            self._loop.call_soon(self._write)
+        self._out += _HEAD(size, kind), body
+        self._pending += 5 + size
 
     def send_all(self, kind: int, bodies: Iterable[bytes]) -> None:
         """Queue frames of one type."""
@@ -171,8 +176,7 @@ class Line(asyncio.Protocol):
             self._loop.call_soon(self._write)
         for body in bodies:
             size = len(body)
-            out.append(_HEAD(size, kind))
-            out.append(body)
+            out += _HEAD(size, kind), body
             pending += 5 + size
         self._pending = pending
 

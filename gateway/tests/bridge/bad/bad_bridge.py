@@ -15,9 +15,10 @@ SITE = Path(sys.argv[1])
 class Bad(neighbour.Neighbour):
     def _answer(self, body: bytes) -> None:
         seq, _, _ = crossing.read_answer(body)
-        one = self._answered.get(seq)
+        waiting = self._answered.get(seq)
         super()._answer(body)
-        if one is not None and self.line is not None and (SITE / "bad").exists():
+        if waiting is not None and self.line is not None and (SITE / "bad").exists():
+            one = waiting.message
             again = Crossing(
                 1 << 60, one.flags, one.hops, one.site, one.number, one.token, one.topic, one.m1
             ).pack()
