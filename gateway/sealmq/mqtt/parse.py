@@ -7,6 +7,7 @@ but ProtocolError. The fixed header's type and flags were checked before (see ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from struct import unpack_from
 from typing import TypeAlias
@@ -243,24 +244,22 @@ def puback(data: bytes, start: int, body: int, stop: int) -> Puback:
     raise _no_id("PUBACK", body, stop)
 
 
-_PUBACK = 0x4002
 RUN = 256
 """The most PUBACKs that are one Pubacks."""
+_RUN = re.compile(rb"(?:\x40\x02..){1,%d}" % RUN, re.DOTALL)
 
 
 def pubacks(data: bytes, start: int, end: int) -> Pubacks | None:
     """The PUBACKs at data[start:end], up to what is none, or not whole, or wrong; None: there is
     none.
     """
-    many = min((end - start) >> 2, RUN)
-    if many <= 0:
+    run = _RUN.match(data, start, end)
+    if run is None:
         return None
-    # As numbers of 16 bits: what all begin with, and the packet ids.
-    numbers = unpack_from(f">{2 * many}H", data, start)
-    heads, ids = numbers[::2], numbers[1::2]
-    if heads.count(_PUBACK) != many or 0 in ids:
-        wrong = (i for i in range(many) if heads[i] != _PUBACK or not ids[i])
-        ids = ids[: next(wrong, many)]
+    # A head and a packet id each.
+    ids = unpack_from(f">{(run.end() - start) >> 1}H", data, start)[1::2]
+    if 0 in ids:
+        ids = ids[: ids.index(0)]
     return _new_tuple(Pubacks, (ids,)) if ids else None
 
 
