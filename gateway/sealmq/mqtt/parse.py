@@ -53,19 +53,20 @@ def publish(data: bytes, start: int, body: int, stop: int) -> Publish:
         raise MalformedPacket(short("PUBLISH", "topic name", after - name, stop - name))
     raw = data[name:after]
     topic = _topics.get(raw) or _topic(raw)
-    first = data[start]
-    if not first & 6:
-        return _new_tuple(Publish, (topic, raw, data[after:stop], 0, first == 0x31, False, 0))
+    qos, retain, dup = _FLAGS[data[start] & 15]
+    if not qos:
+        return _new_tuple(Publish, (topic, raw, data[after:stop], 0, retain, False, 0))
     packet_id_at, after = after, after + 2
     if after > stop:
         raise MalformedPacket(short("PUBLISH", "packet id", 2, stop - packet_id_at))
     packet_id = data[packet_id_at] << 8 | data[packet_id_at + 1]
     if not packet_id:
         raise MalformedPacket(zero_id("PUBLISH"))
-    qos, retain, dup = first >> 1 & 3, first & 1 == 1, first & 8 == 8
     return _new_tuple(Publish, (topic, raw, data[after:stop], qos, retain, dup, packet_id))
 
 
+# QoS, RETAIN and DUP, by a PUBLISH's flags.
+_FLAGS = tuple((flags >> 1 & 3, flags & 1 == 1, flags & 8 == 8) for flags in range(16))
 # Topic names that were right, as text.
 _topics: dict[bytes, str] = {}
 _TOPICS, _TOPIC = 1024, 256
