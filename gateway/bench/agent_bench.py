@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from agent_pairs import Agents, Bridges, Cost, Ends
-from bench_beside import OURS, SIZES, THEIRS, in_turns, rows_of, with_load
+from bench_beside import OURS, SIZES, THEIRS, in_turns, rows_of, run_by, with_load
 from bench_command import Command
 from bench_print import Row
 
@@ -25,6 +25,7 @@ COMMAND = Command(
     {},
     {"pairs": "how many rounds count, both in turns in each (default: 6)"},
     barred=True,
+    ours=True,
 )
 BAR = 2.0
 _WAYS = {"out": "taken in from a client, and sent on", "in": "come from afar, and given out"}
@@ -73,7 +74,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit status."""
     given = COMMAND.read(argv)
     pairs = given.pairs or (3 if given.quick else 6)
-    return COMMAND.end(given, lambda: measured(given.quick, pairs), table, missed)
+
+    def run() -> list[Row]:
+        run_by(given.python)
+        return measured(given.quick, pairs)
+
+    return COMMAND.end(given, run, table, missed)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from bench_print import Row, row
+import bench_print
+from bench_print import Row
 from load_brokers import HOST, answers, free_port
 from load_cpu import LoadError
 
@@ -26,6 +28,8 @@ from sealmq.broker.errors import BrokerError
 
 START_S = 120.0
 INFLIGHT = 16
+# Of our processes: the one that `--python` names, else the bench's own.
+_python = [sys.executable]
 SIZES = (16, 64, 256, 1024, 4096, 16384)
 OURS, THEIRS = "sealmq", "mosquitto-tls"
 _LOGS = "log"
@@ -143,9 +147,36 @@ class Processes:
         self.all.clear()
 
 
+def run_by(python: str | None) -> None:
+    """Which interpreter runs our processes; None: the bench's own. LoadError: none with SealMQ."""
+    if python is None:
+        return
+    _python[0] = python
+    try:
+        ran("--version")
+    except (OSError, LoadError) as error:
+        why = f"--python {python}: it runs no SealMQ: {error}"
+        raise LoadError(why, "make install PREFIX=build/shipped PYTHON3=/usr/bin/python3") from None
+
+
+def row(measure: str, variant: str, value: float, unit: str, n: int, size: int) -> Row:
+    """As `bench_print.row`, of the interpreter that runs our processes."""
+    found = bench_print.row(measure, variant, value, unit, n, size)
+    found["params"]["python"] = _version(_python[0])
+    return found
+
+
+@cache
+def _version(python: str) -> str:
+    asks = "import platform; print(platform.python_version())"
+    words = [python, "-c", asks]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)  # noqa: S603 - as asked
+    return done.stdout.strip()
+
+
 def sealmq(*words: str) -> list[str]:
     """A command line of ours."""
-    return [sys.executable, "-m", "sealmq.cli", *words]
+    return [_python[0], "-m", "sealmq.cli", *words]
 
 
 def ran(*words: str) -> str:

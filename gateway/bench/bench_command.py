@@ -26,7 +26,8 @@ MISSED = 3
 class Command:
     """`name`: bench_NAME begins what it says on stderr, and build/bench/NAME.json has all that it
     measured. `only`: what may be chosen to be measured alone, by option; `counts`: options that are
-    numbers, and their words. `barred`: it has bars that may be missed.
+    numbers, and their words. `barred`: it has bars that may be missed. `ours`: its processes of
+    ours may be another interpreter's.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Command:
     only: Mapping[str, Sequence[str]]
     counts: Mapping[str, str]
     barred: bool = False
+    ours: bool = False
 
     @property
     def out(self) -> Path:
@@ -64,6 +66,13 @@ class Command:
         parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
         default = f"{self.out.relative_to(ROOT)} when all is measured"
         parser.add_argument("--out", type=Path, help=f"write the rows there as well; {default}")
+        if self.ours:
+            parser.add_argument(
+                "--python",
+                metavar="FILE",
+                help="the interpreter of SealMQ's processes, with SealMQ installed, such as "
+                "/opt/sealmq/bin/python; by default the bench's own",
+            )
         if self.barred:
             parser.add_argument(
                 "--allow-misses",

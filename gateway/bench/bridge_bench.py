@@ -12,9 +12,9 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-from bench_beside import OURS, SIZES, THEIRS, in_turns, rows_of, with_load
+from bench_beside import OURS, SIZES, THEIRS, in_turns, row, rows_of, run_by, with_load
 from bench_command import Command
-from bench_print import Row, row
+from bench_print import Row
 from bridge_pairs import Brokers, Outlet, Pair, Sites
 
 from bench_form import aligned
@@ -30,6 +30,7 @@ COMMAND = Command(
     {"part": ("decision", "memory", "rounds", "crossing", "border")},
     {"pairs": "how many rounds count, both in turns in each (default: 6)"},
     barred=True,
+    ours=True,
 )
 BARS = (
     ("a known token's decision", "decision", 1000.0, "ns"),
@@ -124,7 +125,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = COMMAND.read(argv)
     parts = given.part or list(COMMAND.only["part"])
     pairs = given.pairs or (3 if given.quick else 6)
-    return COMMAND.end(given, lambda: measured(parts, given.quick, pairs), table, missed)
+
+    def run() -> list[Row]:
+        run_by(given.python)
+        return measured(parts, given.quick, pairs)
+
+    return COMMAND.end(given, run, table, missed)
 
 
 if __name__ == "__main__":

@@ -108,30 +108,23 @@ def get_m1(
 ) -> "tuple[int, int, bool, int, int, int, bytes, int, int, int]":
     if end - o < M1_MIN:
         raise Malformed("m1 has %d bytes, at least %d expected" % (end - o, M1_MIN))
-    t = struct.unpack_from(_M1, buf, o)
-    low = t[1] & 15
-    untimed = low & UNTIMED
-    life = t[12]
-    if t[0] != M1 or low & 4:
-        raise Malformed("m1 begins with %02x %02x" % (t[0], t[1]))
-    if bool(untimed) != (t[11] == 0):
-        raise Malformed("m1: t_pub %d with untimed=%d" % (t[11], bool(untimed)))
+    first, low, e, epoch, s, sender, b, boot, salt, c, ctr, t_pub, life = struct.unpack_from(
+        _M1, buf, o
+    )
+    untimed = bool(low & UNTIMED)
+    ctr |= c << 16
+    if first != M1 or low & 4:
+        raise Malformed("m1 begins with %02x %02x" % (first, low))
+    if untimed != (t_pub == 0):
+        raise Malformed("m1: t_pub %d with untimed=%d" % (t_pub, untimed))
     if life > 31 and life != LIFE_FOREVER:
         raise Malformed("m1: life %d is neither 0 to 31 nor 255" % life)
-    if not t[9] and not t[10]:
+    if not ctr:
         raise Malformed("m1: ctr counts from 1")
-    return (
-        t[1] >> 4,
-        low & 3,
-        bool(untimed),
-        t[2] << 16 | t[3],
-        t[4] << 16 | t[5],
-        t[6] << 16 | t[7],
-        t[8],
-        t[9] << 16 | t[10],
-        t[11],
-        life,
-    )
+    epoch |= e << 16
+    sender |= s << 16
+    boot |= b << 16
+    return low >> 4, low & 3, untimed, epoch, sender, boot, salt, ctr, t_pub, life
 
 
 # N_INNER is zero, so it and ctr are ctr as a u32.

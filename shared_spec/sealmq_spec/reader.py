@@ -79,7 +79,7 @@ class Reader:
         self._windows: "dict[Any, bytearray]" = {}
         # Whatever a fast path that goes by this reader's keys and windows has prepared: emptied
         # when any of them, or an epoch, stops being what it was.
-        self.plans: "Any" = []
+        self.plans: "list[Any]" = []
         self._kept = Newest(limit)
         # label: (newest epoch, hand-over end of the one before, kseq), of labels with roots, by
         # records and manifests.

@@ -6,6 +6,7 @@ link alone. What it receives is acknowledged by `settle`.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ _KEPT = 64
 _new = tuple.__new__
 # Where sender, boot and salt begin in an m1; up to the counter.
 _WHOSE = CTR1 - 14
+# Epoch, origin, counter.
+_WHICH = struct.Struct(f">2xBH{_WHOSE - 5}x14sBH").unpack_from
 
 
 class Head(NamedTuple):
@@ -51,8 +54,8 @@ def head(m1: bytes) -> Head:
 
 def which(m1: bytes) -> tuple[bytes, int, int]:
     """origin, ctr and epoch of an m1 whose head has been looked at."""
-    ctr, epoch = m1[CTR1 : CTR1 + 3], m1[2:5]
-    return m1[_WHOSE:CTR1], int.from_bytes(ctr, "big"), int.from_bytes(epoch, "big")
+    high, low, origin, top, rest = _WHICH(m1)
+    return origin, top << 16 | rest, high << 16 | low
 
 
 @lru_cache(1024)

@@ -162,21 +162,27 @@ class Spool:
         """Take a message for neighbours; its number. hold: it may be in memory for a while, else it
         is written with all else of this group.
         """
-        self._seq += 1
-        fresh = self._fresh[self._seq] = _Fresh(self._seq, one, to)
+        seq = self._seq = self._seq + 1
+        fresh = self._fresh[seq] = _Fresh(seq, one, to)
+        size = fresh.cost
         for who in to:
-            self._queues.setdefault(who, {})[self._seq] = fresh
-            held = self._held.setdefault(who, [0, 0])
+            queue = self._queues.get(who)
+            if queue is None:
+                queue = self._queues[who] = {}
+            queue[seq] = fresh
+            held = self._held.get(who)
+            if held is None:
+                held = self._held[who] = [0, 0]
             held[0] += 1
-            held[1] += fresh.cost
-        self._fresh_bytes += fresh.cost
+            held[1] += size
+        self._fresh_bytes += size
         if safe is not None:
             fresh.safe.append(safe)
         if not hold or self._fresh_bytes > HOLD_BYTES:
             self.plan()
         elif not self._ageing:
             self._age()
-        return self._seq
+        return seq
 
     def join(self, seq: int, safe: Told) -> bool:
         """Have `safe` called as well; False when the message is safe already."""
@@ -429,22 +435,21 @@ class _Windows:
         self.failed()
 
     def has(self, origin: bytes, ctr: int) -> bool:
-        mask = self._mask((origin, ctr // WIDTH))
+        which = origin, ctr // WIDTH
+        mask = self._kept.get(which) or self._mask(which)
         return mask is not None and bool(mask[ctr % WIDTH >> 3] >> (ctr & 7) & 1)
 
     def add(self, origin: bytes, ctr: int) -> None:
         which = origin, ctr // WIDTH
-        mask = self._mask(which)
+        mask = self._kept.get(which) or self._mask(which)
         if mask is None:
             mask = self._kept[which] = bytearray(WIDTH >> 3)
+        self._kept.move_to_end(which)
         mask[ctr % WIDTH >> 3] |= 1 << (ctr & 7)
         self.changed[which] = None
 
+    # From the disk.
     def _mask(self, which: tuple[bytes, int]) -> bytearray | None:
-        mask = self._kept.get(which)
-        if mask is not None:
-            self._kept.move_to_end(which)
-            return mask
         row = self._db.execute(
             "SELECT mask FROM seen WHERE origin = ? AND block = ?", which
         ).fetchone()

@@ -38,6 +38,7 @@ examples:
   sealmq bench bridge --quick                   tiny numbers: does it work here?
   sealmq bench bridge --part decision --part memory --part rounds
   sealmq bench bridge --json | jq '.rows[] | select(.measure == "crossing_ratio")'
+  sealmq bench bridge --part crossing --python /opt/sealmq/bin/python
 
 Parts: crossing (CPU that both sites' bridges use for a message, beside both brokers of a pair of
 Mosquittos with a bridge over TLS 1.3, in turns), decision (a message under a known token), memory
@@ -89,7 +90,7 @@ stderr.
 """
 # How often an option of a bench may be given, by its name; what it is worth says its script.
 _MANY = ("measure", "part", "variant", "size")
-_ONE = ("pairs", "clients", "idle", "reservations", "runs", "out")
+_ONE = ("pairs", "clients", "idle", "reservations", "runs", "out", "python")
 _FLAGS = ("json", "quick", "allow_misses")
 
 
@@ -157,6 +158,12 @@ def _add_ends(
     made.add_argument("--json", action="store_true", help="print rows as JSON, for scripts")
     made.add_argument("--quick", action="store_true", help="tiny numbers: does it work here?")
     made.add_argument("--pairs", metavar="N", type=int, help="how many rounds count (default: 6)")
+    made.add_argument(
+        "--python",
+        metavar="FILE",
+        help="the interpreter of SealMQ's processes, with SealMQ installed, such as "
+        "/opt/sealmq/bin/python; by default the bench's own",
+    )
     made.add_argument("--out", metavar="FILE", help="write the rows into this file as well")
     made.add_argument(
         "--allow-misses", action="store_true", help="end with 0, not 3, when a bar is missed"

@@ -70,7 +70,7 @@ class Opener(_Reader):
         self, ident: Identity, make: Make, limit: int = 64, known_tlv: Sequence[int] = ()
     ) -> None:
         super().__init__(ident, make, limit, known_tlv)
-        self.plans: Any = {}
+        self.plans: dict[bytes, Plan] = {}  # type: ignore[assignment]
 
     def open(self, topic: bytes, payload: bytes | bytearray, now_ms: int | None) -> Message:
         """As `Reader.open`, but the payload is not used up."""

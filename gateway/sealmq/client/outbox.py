@@ -67,15 +67,17 @@ class Outbox:
     def pubacks(self, packet_ids: Sequence[int]) -> list[int | None]:
         """ctr of each message that these end; None where there is none of QoS 1."""
         ctrs: list[int | None] = []
-        flights, release = self._flights, self.ids.release
+        done: list[int] = []
+        flights = self._flights
         for packet_id in packet_ids:
             flight = flights.get(packet_id)
             if flight is None or flight.qos != 1:
                 ctrs.append(None)
                 continue
             del flights[packet_id]
-            release(packet_id)
             ctrs.append(flight.ctr)
+            done.append(packet_id)
+        self.ids.release_all(done)
         return ctrs
 
     def pubrec(self, packet_id: int) -> bool:

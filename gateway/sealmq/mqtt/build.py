@@ -21,6 +21,7 @@ MAX_REMAINING = 268_435_455
 _SHORT_HEAD = Struct(">BBH").pack
 _MEDIUM_HEAD = Struct(">BBBH").pack
 _U16 = Struct(">H").pack
+_QOS = frozenset((0, 1, 2))
 _ACK = Struct(">BBH").pack
 
 
@@ -66,15 +67,10 @@ def _publish_head(raw: bytes, length: int, qos: int, retain: bool, dup: bool) ->
     size = len(raw)
     if not 0 < size < 65536:
         raise UsageError(f"topic name of {size} bytes; it has 1 to 65535 [section 1.5.3]")
-    remaining = 2 + size + length
-    first = 0x31 if retain else 0x30
-    if qos:
-        if qos not in (1, 2):
-            raise UsageError(f"QoS {qos}; it is 0, 1 or 2 [MQTT-3.3.1-4]")
-        remaining += 2
-        first |= qos << 1
-        if dup:
-            first |= 8
+    if qos not in _QOS:
+        raise UsageError(f"QoS {qos}; it is 0, 1 or 2 [MQTT-3.3.1-4]")
+    remaining = size + length + (4 if qos else 2)
+    first = (0x31 if retain else 0x30) | qos << 1 | (8 if dup and qos else 0)
     if remaining < 128:
         return _SHORT_HEAD(first, remaining, size) + raw
     if remaining < 16384:

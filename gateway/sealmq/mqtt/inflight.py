@@ -5,6 +5,8 @@ Each direction of a connection has ids of its own; one object serves one directi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .errors import PacketIdsExhausted, UsageError
 
 _LAST = 65535
@@ -51,6 +53,10 @@ class PacketIds:
             return False
         self._used.remove(packet_id)
         return True
+
+    def release_all(self, packet_ids: Iterable[int]) -> None:
+        """Free ids; whatever was not in use stays free."""
+        self._used.difference_update(packet_ids)
 
     def __contains__(self, packet_id: object) -> bool:
         return packet_id in self._used

@@ -7,7 +7,9 @@ but ProtocolError. The fixed header's type and flags were checked before (see ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from struct import unpack_from
 from typing import TypeAlias
 
 from .errors import IdentifierRejected, MalformedPacket, UnsupportedProtocol
@@ -50,23 +52,38 @@ def publish(data: bytes, start: int, body: int, stop: int) -> Publish:
     if after > stop:
         raise MalformedPacket(short("PUBLISH", "topic name", after - name, stop - name))
     raw = data[name:after]
-    try:
-        topic = raw.decode()
-    except UnicodeDecodeError as error:
-        raise not_utf8("PUBLISH", "topic name", error) from None
-    if not topic or "+" in topic or "#" in topic or "\0" in topic:
-        raise MalformedPacket(f"PUBLISH: topic name {topic_fault(topic)}")
-    first = data[start]
-    if not first & 6:
-        return _new_tuple(Publish, (topic, raw, data[after:stop], 0, first == 0x31, False, 0))
+    topic = _topics.get(raw) or _topic(raw)
+    qos, retain, dup = _FLAGS[data[start] & 15]
+    if not qos:
+        return _new_tuple(Publish, (topic, raw, data[after:stop], 0, retain, False, 0))
     packet_id_at, after = after, after + 2
     if after > stop:
         raise MalformedPacket(short("PUBLISH", "packet id", 2, stop - packet_id_at))
     packet_id = data[packet_id_at] << 8 | data[packet_id_at + 1]
     if not packet_id:
         raise MalformedPacket(zero_id("PUBLISH"))
-    qos, retain, dup = first >> 1 & 3, first & 1 == 1, first & 8 == 8
     return _new_tuple(Publish, (topic, raw, data[after:stop], qos, retain, dup, packet_id))
+
+
+# QoS, RETAIN and DUP, by a PUBLISH's flags.
+_FLAGS = tuple((flags >> 1 & 3, flags & 1 == 1, flags & 8 == 8) for flags in range(16))
+# Topic names that were right, as text.
+_topics: dict[bytes, str] = {}
+_TOPICS, _TOPIC = 1024, 256
+
+
+def _topic(raw: bytes) -> str:
+    try:
+        topic = raw.decode()
+    except UnicodeDecodeError as error:
+        raise not_utf8("PUBLISH", "topic name", error) from None
+    if not topic or "+" in topic or "#" in topic or "\0" in topic:
+        raise MalformedPacket(f"PUBLISH: topic name {topic_fault(topic)}")
+    if len(raw) <= _TOPIC:
+        if len(_topics) >= _TOPICS:
+            _topics.clear()
+        _topics[raw] = topic
+    return topic
 
 
 _SHOWN = 200
@@ -230,21 +247,21 @@ def puback(data: bytes, start: int, body: int, stop: int) -> Puback:
 
 RUN = 256
 """The most PUBACKs that are one Pubacks."""
+_RUN = re.compile(rb"(?:\x40\x02..){1,%d}" % RUN, re.DOTALL)
 
 
 def pubacks(data: bytes, start: int, end: int) -> Pubacks | None:
     """The PUBACKs at data[start:end], up to what is none, or not whole, or wrong; None: there is
     none.
     """
-    ids: list[int] = []
-    last = min(end, start + 4 * RUN) - 4
-    while start <= last and data[start] == 0x40 and data[start + 1] == 2:
-        packet_id = data[start + 2] << 8 | data[start + 3]
-        if not packet_id:
-            break
-        ids.append(packet_id)
-        start += 4
-    return _new_tuple(Pubacks, (tuple(ids),)) if ids else None
+    run = _RUN.match(data, start, end)
+    if run is None:
+        return None
+    # A head and a packet id each.
+    ids = unpack_from(f">{(run.end() - start) >> 1}H", data, start)[1::2]
+    if 0 in ids:
+        ids = ids[: ids.index(0)]
+    return _new_tuple(Pubacks, (ids,)) if ids else None
 
 
 def pubrec(data: bytes, start: int, body: int, stop: int) -> Pubrec:

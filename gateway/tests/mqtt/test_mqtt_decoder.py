@@ -19,6 +19,7 @@ from sealmq.mqtt import (
     Publish,
     UsageError,
     build,
+    parse,
 )
 from sealmq.mqtt.parse import RUN
 
@@ -62,6 +63,22 @@ def test_pubacks_before_a_wrong_one_are_given_and_that_ends_the_stream(wrong: by
     with pytest.raises(MalformedPacket) as caught:
         decoder.feed(build.puback(1) + build.puback(2) + wrong + build.puback(3))
     assert caught.value.packets == (Pubacks((1, 2)),)
+
+
+def test_topic_names_that_are_known_are_bounded_and_none_that_is_wrong_is_among_them() -> None:
+    decoder = Decoder(1 << 20)
+    for n in range(3000):
+        [packet] = decoder.feed(build.publish(f"a/{n}", b""))
+        assert isinstance(packet, Publish)
+        assert (packet.topic, packet.topic_raw) == (f"a/{n}", b"a/%d" % n)
+    decoder.feed(build.publish("x" * 5000, b""))
+    assert 0 < len(parse._topics) <= 1024
+    assert max(map(len, parse._topics)) < 1000
+    for wrong in (b"a/#", b"a/+", b"a\0", b"\xff", b""):
+        for _ in range(2):
+            with pytest.raises(MalformedPacket):
+                Decoder(4096).feed(b"0" + bytes((len(wrong) + 2, 0, len(wrong))) + wrong)
+        assert wrong not in parse._topics
 
 
 def test_a_stranger_s_pubacks_before_its_connect_are_refused() -> None:

@@ -73,3 +73,11 @@ def test_qos2_accepts_an_id_once_until_released() -> None:
     receiver.clear()
     assert len(receiver) == 0
     assert receiver.accept(7)
+
+
+def test_ids_that_are_given_back_together_are_free_and_others_are_not() -> None:
+    ids = PacketIds()
+    taken = [ids.take() for _ in range(5)]
+    ids.release_all([taken[0], taken[3], 60_000])
+    assert [one in ids for one in taken] == [False, True, True, False, True]
+    assert len(ids) == 3
