@@ -107,6 +107,8 @@ class Line(asyncio.BufferedProtocol):
         return self._raw[self._filled :]
 
     def buffer_updated(self, count: int) -> None:
+        if self._why:
+            return
         raw, at, end = self._raw, 0, self._filled + count
         while end - at >= _FRAME.size:
             size, kind = _FRAME.unpack_from(raw, at)

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from sealmq import loops
 from sealmq.agent import doors as module
 from sealmq.agent.config import Config, Door
-from sealmq.agent.doors import STRANGERS, opened
+from sealmq.agent.doors import STRANGERS, Stream, opened
 from sealmq.agent.local import Local, Pipe
 from sealmq.agent.sessions import Sessions
 from sealmq.agent.wire import MAX_CONNECT, Refusal
@@ -446,3 +446,41 @@ def test_a_session_that_is_not_kept_is_not_made_to_be_by_disconnect() -> None:
             assert b"session expiry interval" in wire.came
 
     played(story)
+
+
+def test_a_stream_reads_no_more_than_waits_and_gives_it_in_pieces() -> None:
+    class Transport:
+        paused = closed = False
+
+        def set_write_buffer_limits(self, high: int) -> None: ...
+
+        def pause_reading(self) -> None:
+            self.paused = True
+
+        def resume_reading(self) -> None:
+            self.paused = False
+
+        def get_extra_info(self, name: str) -> None: ...
+
+    async def scene() -> None:
+        stream, transport = Stream(lambda: None), Transport()
+        stream.connection_made(transport)  # type: ignore[arg-type]
+        sent = bytes(range(256)) * 1000
+        stream.data_received(b"first")
+        assert not transport.paused
+        stream.data_received(sent)
+        assert transport.paused
+        got = [await stream.read()]
+        while transport.paused:
+            got.append(await stream.read())
+        stream.data_received(b"last")
+        assert stream.eof_received(), "it may still be answered"
+        while piece := await stream.read():
+            got.append(piece)
+        assert b"".join(got) == b"first" + sent + b"last"
+        assert max(map(len, got)) == module._READ
+        stream.connection_lost(None)
+        with pytest.raises(ConnectionError):
+            await stream.send(b"x")
+
+    asyncio.run(scene())

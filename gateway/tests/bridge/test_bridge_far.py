@@ -15,8 +15,8 @@ from bridge.test_bridge_parts import own
 from sealmq.bridge import crossing, far, neighbour, serving
 from sealmq.bridge.crossing import HOPS
 from sealmq.bridge.far import Relay
-from sealmq.bridge.line import FAR, MESSAGE, RECORD, LineLost
-from sealmq.bridge.neighbour import BURST, EACH, INFLIGHT, RATE, Budget, Neighbour
+from sealmq.bridge.line import ANSWER, FAR, MESSAGE, RECORD, LineLost
+from sealmq.bridge.neighbour import AHEAD, BURST, EACH, INFLIGHT, RATE, Budget, Neighbour
 from sealmq.bridge.spool import Message, Spool
 from sealmq.bridge.traffic import Handed
 from sealmq.families.api import FamilyConfigError
@@ -261,3 +261,60 @@ def test_what_a_family_cannot_take_ends_no_bridge(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(Done):
         asyncio.run(serving._again(once, said.append))
     assert said == ["sign: 0.9 is above 0.5"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_more_than_a_window_goes_out_though_many_may_not(late: bool, tmp_path: Path) -> None:
+    """late: the peer answers a window as a whole."""
+    host = Host()
+    spool = Spool(tmp_path / "s.db", lambda *gone: None)
+    gone: list[str] = []
+    given: dict[str, Any] = {
+        "spool": spool,
+        "still_goes": lambda name, one: one.topic == "goes",
+        "lost": lambda name, one, why: gone.append(why),
+        "pending": lambda name: [],
+    }
+    for name, what in given.items():
+        setattr(host, name, what)
+    topics = ["goes"] * 70 + ["stays"] * (2 * AHEAD) + ["goes"] * (2 * AHEAD) + ["stays", "goes"]
+    for n, topic in enumerate(topics):
+        spool.put(Message(B1[1].site, 16, "", 2, bytes(8), topic, 2, m1(ctr=n + 1)), ("b1",))
+    sent: list[bytes] = []
+
+    class Answering(Line):
+        def __init__(self) -> None:
+            self.answers: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
+            self.held: list[tuple[int, bytes]] = []
+
+        def send(self, kind: int, *body: bytes) -> None:
+            sent.append(b"".join(body))
+            seq = crossing.unpack(sent[-1]).seq
+            self.held.append((ANSWER, crossing.answer(seq, crossing.OK)))
+            assert len(one._answered) <= AHEAD
+            if not late or len(self.held) == AHEAD or len(sent) == topics.count("goes"):
+                while self.held:
+                    self.answers.put_nowait(self.held.pop(0))
+
+        async def flush(self) -> None:
+            await asyncio.sleep(0)
+
+        async def receive_some(self) -> list[tuple[int, bytes]]:
+            return [await self.answers.get()]
+
+    one = Neighbour(host, Peer("b1", "ab" * 32))  # type: ignore[arg-type]
+
+    async def scene() -> None:
+        one._ours.set()
+        line: Any = Answering()
+        work = [asyncio.create_task(one._send(line)), asyncio.create_task(one._read(line))]
+        async with asyncio.timeout(30):
+            while spool.count("b1"):  # noqa: ASYNC110 (all is of this loop)
+                await asyncio.sleep(0)
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+    asyncio.run(scene())
+    assert len(sent) == topics.count("goes")
+    assert len(gone) == topics.count("stays")

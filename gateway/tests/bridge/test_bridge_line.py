@@ -86,6 +86,7 @@ def test_a_line_with_a_frame_that_is_too_long_is_ended() -> None:
         line, transport = begun()
         feed(line, framed(1, MESSAGE, b"x") + framed(MOST + 1, MESSAGE))
         assert transport.aborted
+        feed(line, b"on its way")
         assert await line.receive() == (MESSAGE, b"x")
         with pytest.raises(LineLost, match=f"a frame of {MOST + 1} bytes"):
             await line.receive()
