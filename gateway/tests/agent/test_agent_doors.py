@@ -463,8 +463,9 @@ def test_a_stream_reads_no_more_than_waits_and_gives_it_in_pieces() -> None:
         def get_extra_info(self, name: str) -> None: ...
 
     async def scene() -> None:
-        stream, transport = Stream(lambda: None), Transport()
-        stream.connection_made(transport)  # type: ignore[arg-type]
+        stream = Stream(lambda: None)
+        transport: Any = Transport()
+        stream.connection_made(transport)
         sent = bytes(range(256)) * 1000
         stream.data_received(b"first")
         assert not transport.paused

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sealmq.bridge.line import _READ, MESSAGE, MOST, Line, LineLost
+from sealmq.bridge.line import _READ, ANSWER, MESSAGE, MOST, Line, LineLost
 
 SIZES = (0, 1, 5, 100, 4096, 4096, 17_000, _READ - 5, _READ, 5, 300_000, MOST, 0, 64)
 
@@ -102,6 +102,11 @@ def test_what_is_sent_in_parts_is_one_frame() -> None:
         assert line.backlog == 312
         await asyncio.sleep(0)
         assert transport.written == framed(302, MESSAGE, b"ab" + b"c" * 300) + framed(0, MESSAGE)
+        line.send_all(ANSWER, [b"a", b"", b"ccc"])
+        assert line.backlog == 19
+        transport.written = b""
+        await asyncio.sleep(0)
+        assert transport.written == b"".join(framed(len(b), ANSWER, b) for b in (b"a", b"", b"ccc"))
         assert not line.backlog
         line.abort()
 

@@ -1,72 +1,17 @@
-"""Frames of a line, however they are cut; and when a neighbour is answered."""
+"""When a neighbour is answered: once what is to be kept is written, and with what is then."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from bridge.crossing_world import m1
 from sealmq.bridge import crossing
 from sealmq.bridge.crossing import DROPPED, OK, Crossing
-from sealmq.bridge.line import ANSWER, MESSAGE, MOST, PING, Line
+from sealmq.bridge.line import ANSWER
 from sealmq.bridge.neighbour import Neighbour
 from sealmq.bridge.spool import Spool
-
-FRAMES = [(PING, b""), (MESSAGE, bytes(range(256)) * 5), (ANSWER, b"\0" * 9), (PING, b"")]
-
-
-class Transport:
-    """What a line writes."""
-
-    def __init__(self) -> None:
-        self.wrote, self.ended = b"", False
-
-    def set_write_buffer_limits(self, high: int) -> None: ...
-
-    def write(self, data: bytes) -> None:
-        self.wrote += data
-
-    def abort(self) -> None:
-        self.ended = True
-
-
-def line() -> tuple[Line, Any]:
-    made, transport = Line(), Transport()
-    made.connection_made(transport)  # type: ignore[arg-type]
-    return made, transport
-
-
-@pytest.mark.parametrize("piece", [1, 2, 4, 5, 6, 7, 640, 1285, 1286, 5000])
-def test_frames_are_the_same_however_they_are_cut(piece: int) -> None:
-    async def run() -> None:
-        from_, to = line(), line()
-        for kind, body in FRAMES:
-            from_[0].send(kind, body)
-        from_[0].send_all(ANSWER, [b"a", b"", b"ccc"])
-        await asyncio.sleep(0)
-        wrote = from_[1].wrote
-        for at in range(0, len(wrote), piece):
-            to[0].data_received(wrote[at : at + piece])
-        more = [(ANSWER, b"a"), (ANSWER, b""), (ANSWER, b"ccc")]
-        assert await to[0].receive_some() == [*FRAMES, *more]
-        assert not to[1].ended
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize("before", [b"", b"\0"])
-def test_a_frame_that_is_too_large_ends_the_line(before: bytes) -> None:
-    async def run() -> None:
-        made, transport = line()
-        made.data_received(before)
-        made.data_received(((MOST + 1).to_bytes(4, "big") + b"\6")[len(before) :])
-        assert transport.ended
-
-    asyncio.run(run())
 
 
 class Sent:
