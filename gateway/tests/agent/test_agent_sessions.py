@@ -107,7 +107,7 @@ async def test_what_a_kept_session_asked_for_outlives_an_agent(tmp_path: Path) -
         sessions.chosen(session)
         await sessions.save(session)
     await Sessions("gone", spool).save(gone)
-    assert sessions.no_local == {"kept", "clean", "over"}
+    assert sessions.no_local.keys() == {"kept", "clean", "over"}
     sessions.leave(clean)
     sessions.forget("over")
     spool.close()
@@ -115,14 +115,32 @@ async def test_what_a_kept_session_asked_for_outlives_an_agent(tmp_path: Path) -
     assert await spool.sessions("gone") == []
     again = Sessions("u", spool)
     await again.load()
+    assert again.no_local.keys() == {"kept"}, "before it has come back: what waits on disk leaves"
     assert again.expiry_of("kept") == 60
     assert again.expiry_of("over") == again.expiry_of("clean") == 0
     found = again.enter("kept", kept=True, present=True)
     assert found.filters == kept.filters
-    assert again.no_local == {"kept"}
+    assert again.no_local.keys() == {"kept"}
     # The site has it no more.
     assert not again.enter("kept", kept=True, present=False).chooses
-    assert again.no_local == set()
+    assert not again.no_local
+    spool.close()
+
+
+@runs
+async def test_a_client_that_took_anothers_place_does_not_get_its_own_messages(
+    tmp_path: Path,
+) -> None:
+    spool = Spool(tmp_path / "s.db", ["u"])
+    sessions = Sessions("u", spool)
+    old, new = sessions.enter("c", kept=False), sessions.enter("c", kept=False)
+    for session in (old, new):
+        asks(session, "a/#", no_local=True)
+        sessions.chosen(session)
+    sessions.leave(old)
+    assert "c" in sessions.no_local
+    sessions.leave(new)
+    assert "c" not in sessions.no_local
     spool.close()
 
 
