@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from sealmq.agent.local import Local
 from sealmq.agent.seat import Delay
 from sealmq.agent.sessions import Asked, Session, Sessions
 from sealmq.agent.spool import Spool
-from sealmq.agent.wire import FOREVER
+from sealmq.agent.wire import FOREVER, Refusal, Sub
 from sealmq.client import How, Message
 from sealmq.mqtt import FilterWishes
 from sealmq_spec.const import LIVE, M1_HEAD, RETAINED
@@ -40,6 +41,10 @@ def message(topic: str = "a/b", retain: bool = False, kind: int = LIVE, **more: 
 
 def asks(session: Session, filt: str, retained: bool = True, **wishes: Any) -> None:
     session.put(filt, Asked(1, FilterWishes(**wishes), retained))
+
+
+def never(*_: Any) -> Any:
+    raise AssertionError
 
 
 def test_a_message_tells_what_its_publisher_sealed() -> None:
@@ -142,6 +147,23 @@ async def test_a_client_that_took_anothers_place_does_not_get_its_own_messages(
     sessions.leave(new)
     assert "c" not in sessions.no_local
     spool.close()
+
+
+@runs
+async def test_a_filter_that_stands_twice_in_one_subscribe_may_be_refused_once() -> None:
+    refused = Refusal("much", "", "too many")
+
+    async def settled(*_: Any) -> list[int | Refusal]:
+        return [refused, 1]
+
+    local: Any = Local(SimpleNamespace(), never, never)  # type: ignore[arg-type]
+    local._account = SimpleNamespace(sayable=frozenset(), user=SimpleNamespace(say={}))
+    local._seat, local._group = SimpleNamespace(client=object()), object()
+    local._session, local._settled = Session("c", {}), settled
+    wishes = FilterWishes(), FilterWishes()
+    asked = Sub(True, 1, (("a", 1), ("a", 1)), wishes=wishes)
+    assert await local._ask(asked, 1, [0, 1]) == [refused, 1]
+    assert local._session.filters["a"].granted == 1
 
 
 @runs
