@@ -128,7 +128,8 @@ class Delay:
         finally:
             # Also where the agent ends: the will is not lost.
             await self._end(goes_on)
-        if timed_out and expiry < FOREVER:
+        # A client that came meanwhile has the session, and says itself how long it is kept.
+        if timed_out and expiry < FOREVER and not self._returned.done():
             await self._seat.keep_for(expiry - seconds)
 
     async def left(self) -> None:

@@ -156,7 +156,7 @@ async def test_a_filter_that_stands_twice_in_one_subscribe_may_be_refused_once()
     async def settled(*_: Any) -> list[int | Refusal]:
         return [refused, 1]
 
-    local: Any = Local(SimpleNamespace(), never, never)  # type: ignore[arg-type]
+    local: Any = Local(SimpleNamespace(), never, never)
     local._account = SimpleNamespace(sayable=frozenset(), user=SimpleNamespace(say={}))
     local._seat, local._group = SimpleNamespace(client=object()), object()
     local._session, local._settled = Session("c", {}), settled
@@ -228,6 +228,24 @@ async def test_a_client_that_returns_has_its_will_dropped_unless_it_begins_anew(
     await one.returned(goes_on)
     await waits
     assert (seat.left, seat.kept) == ([goes_on], [])
+
+
+@runs
+async def test_a_client_that_returns_just_as_its_will_goes_keeps_its_session() -> None:
+    account: Any = SimpleNamespace(delays={})
+    comes: list[asyncio.Task[None]] = []
+
+    class Slow(Seat):
+        async def leave(self, goodbye: bool = True) -> None:
+            comes.append(asyncio.create_task(one.returned(goes_on=True)))
+            await asyncio.sleep(0.01)
+            await super().leave(goodbye)
+
+    seat: Any = Slow()
+    one = Delay(account, "c", seat, 0)
+    await one.vanished(60)
+    await asyncio.gather(*comes)
+    assert (seat.left, seat.kept) == ([False], [])
 
 
 @runs
