@@ -59,7 +59,7 @@ def test_subscriptions_get_what_they_asked_for() -> None:
     mine = message()
     own[mine.number] = "c"
     asks(session, "a/+", no_local=True)
-    assert session.chooses
+    assert session.choosing
     assert session.seen(mine, mine=True) is None
     # Of another client of this user, or of another sender with the same number.
     own[mine.number] = "d"
@@ -74,7 +74,7 @@ def test_subscriptions_get_what_they_asked_for() -> None:
     # One that nobody here knows of, of a session before that.
     assert session.seen(message("z"), mine=True) == (message("z"), ())
     session.put("a/+", None)
-    assert not session.chooses
+    assert not session.choosing
 
 
 def test_retained_messages_come_as_they_were_asked_for() -> None:
@@ -121,7 +121,7 @@ async def test_what_a_kept_session_asked_for_outlives_an_agent(tmp_path: Path) -
     assert found.filters == kept.filters
     assert again.no_local == {"kept"}
     # The site has it no more.
-    assert not again.enter("kept", kept=True, present=False).chooses
+    assert not again.enter("kept", kept=True, present=False).choosing
     assert again.no_local == set()
     spool.close()
 
