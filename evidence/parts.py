@@ -18,7 +18,7 @@ from sealmq.families.manifest import BenchWhole, Manifest
 _PYTHON = sys.executable
 # With --json people get their progress on stderr.
 _HIL = ("-m", "sealmq.cli", "hil", "run", "--json")
-# Runs of simulated sites: many of few sites, some of as many as the issue asks for.
+# Runs of simulated sites: of few, and of as many as a site may have to do with.
 _SIMULATED = {
     "sites-20": ("--runs", "10000", "--sites", "20", "--rounds", "15", "--messages", "10"),
     "sites-64": ("--runs", "10000", "--sites", "64", "--rounds", "15"),
