@@ -177,7 +177,7 @@ def _nothing(work: Path) -> None:
     """The last command has put it there."""
 
 
-# As an operator has it: Debian's Python is built with profiles, one of a version manager mostly not.
+# As operators have it: Debian's Python is built with profiles, a version manager's mostly not.
 SHIPPED = ("--python", "build/shipped/bin/python")
 SPARK = ROOT / "spark/bench/results.json"
 GATEWAY = ("codec", "policy")
