@@ -143,7 +143,7 @@ class Sessions:
         self._kept: dict[str, Session] = {}
         # As they are on disk.
         self._rows: dict[str, str] = {}
-        self.no_local: set[str] = set()
+        self.no_local: dict[str, Session] = {}
         self._own: dict[tuple[int, int], str] = {}
 
     async def load(self) -> None:
@@ -157,6 +157,8 @@ class Sessions:
                     session.put(filt, Asked(qos, FilterWishes(*wishes), retained, granted))
             except (ValueError, TypeError):
                 log.error("%s", f"{self._user}: what {client_id!r} subscribed to cannot be read")
+            # What it had published before may leave before it comes back.
+            self.chosen(session)
             self._rows[client_id] = text
 
     def enter(self, client_id: str, kept: bool, present: bool = False) -> Session:
@@ -166,6 +168,8 @@ class Sessions:
             return Session(client_id, self._own)
         held = self._kept.pop(client_id, None)
         session = held if held is not None and present else Session(client_id, self._own)
+        if session is not held:
+            self.no_local.pop(client_id, None)
         session.kept = True
         self._kept[client_id] = session
         self.chosen(session)
@@ -188,9 +192,9 @@ class Sessions:
     def chosen(self, session: Session) -> None:
         """Its subscriptions are others now."""
         if any(one.wishes.no_local for one in session.filters.values()):
-            self.no_local.add(session.client_id)
+            self.no_local[session.client_id] = session
         else:
-            self.no_local.discard(session.client_id)
+            self._no_more(session)
 
     def sent(self, client_id: str, number: tuple[int, int]) -> None:
         """A client of `no_local` has published the message of this boot and counter."""
@@ -201,7 +205,12 @@ class Sessions:
     def leave(self, session: Session) -> None:
         """Its connection has ended."""
         if not session.kept:
-            self.no_local.discard(session.client_id)
+            self._no_more(session)
+
+    # Another connection may have its client identifier by now, and a session of its own.
+    def _no_more(self, session: Session) -> None:
+        if self.no_local.get(session.client_id) is session:
+            del self.no_local[session.client_id]
 
     async def save(self, session: Session) -> None:
         """On disk, if it is kept: what its subscriptions ask for. A disk that fails is told in the
@@ -225,7 +234,7 @@ class Sessions:
     def forget(self, client_id: str) -> None:
         """It is over."""
         self._kept.pop(client_id, None)
-        self.no_local.discard(client_id)
+        self.no_local.pop(client_id, None)
         if self._rows.pop(client_id, None) is None:
             return
 

@@ -134,17 +134,18 @@ class Subscriptions:
             self._deliver(group)
         if seat.client is None:
             raise End()
-        before: list[Asked | None] = []
+        # What is asked for, and what there was before.
+        puts: list[tuple[Asked, Asked | None]] = []
         for i in which if asked.wishes else ():
             held, wishes = session.filters.get(asked.filters[i][0]), asked.wishes[i]
             retained = wishes.retained == 0 or (wishes.retained == 1 and held is None)
-            before.append(session.put(asked.filters[i][0], Asked(qos, wishes, retained)))
+            one = Asked(qos, wishes, retained)
+            puts.append((one, session.put(asked.filters[i][0], one)))
         found = await self._settled(seat.client, asked, qos, filters, said)
-        for filt, answer, held in zip(filters, found, before, strict=False):
-            if isinstance(answer, Refusal):
-                session.put(filt, held)
-            else:
-                session.put(filt, session.filters[filt]._replace(granted=answer))
+        for filt, answer, (one, held) in zip(filters, found, puts, strict=False):
+            # A filter may stand there twice, and be refused once.
+            now = held if isinstance(answer, Refusal) else one._replace(granted=answer)
+            session.put(filt, now)
         for filt in () if asked.add else filters:
             session.put(filt, None)
         return found

@@ -296,7 +296,11 @@ class Spool:
 
     def _tick(self) -> None:
         self._ageing = False
-        self._write(self._aged)
+        if self._planned:
+            # What has come is written with it, and may not be without what goes on.
+            self.write()
+        else:
+            self._write(self._aged)
         if self._fresh:
             self._age()
             self._aged = self._seq

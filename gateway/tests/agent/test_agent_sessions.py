@@ -14,7 +14,8 @@ import pytest
 from sealmq.agent.seat import Delay
 from sealmq.agent.sessions import Asked, Session, Sessions
 from sealmq.agent.spool import Spool
-from sealmq.agent.wire import FOREVER
+from sealmq.agent.subscriptions import Subscriptions
+from sealmq.agent.wire import FOREVER, Refusal, Sub
 from sealmq.client import How, Message
 from sealmq.mqtt import FilterWishes
 from sealmq_spec.const import LIVE, M1_HEAD, RETAINED
@@ -40,6 +41,10 @@ def message(topic: str = "a/b", retain: bool = False, kind: int = LIVE, **more: 
 
 def asks(session: Session, filt: str, retained: bool = True, **wishes: Any) -> None:
     session.put(filt, Asked(1, FilterWishes(**wishes), retained))
+
+
+def never(*_: Any) -> Any:
+    raise AssertionError
 
 
 def test_a_message_tells_what_its_publisher_sealed() -> None:
@@ -107,7 +112,7 @@ async def test_what_a_kept_session_asked_for_outlives_an_agent(tmp_path: Path) -
         sessions.chosen(session)
         await sessions.save(session)
     await Sessions("gone", spool).save(gone)
-    assert sessions.no_local == {"kept", "clean", "over"}
+    assert sessions.no_local.keys() == {"kept", "clean", "over"}
     sessions.leave(clean)
     sessions.forget("over")
     spool.close()
@@ -115,15 +120,50 @@ async def test_what_a_kept_session_asked_for_outlives_an_agent(tmp_path: Path) -
     assert await spool.sessions("gone") == []
     again = Sessions("u", spool)
     await again.load()
+    assert again.no_local.keys() == {"kept"}, "before it has come back: what waits on disk leaves"
     assert again.expiry_of("kept") == 60
     assert again.expiry_of("over") == again.expiry_of("clean") == 0
     found = again.enter("kept", kept=True, present=True)
     assert found.filters == kept.filters
-    assert again.no_local == {"kept"}
+    assert again.no_local.keys() == {"kept"}
     # The site has it no more.
     assert not again.enter("kept", kept=True, present=False).choosing
-    assert again.no_local == set()
+    assert not again.no_local
     spool.close()
+
+
+@runs
+async def test_a_client_that_took_anothers_place_does_not_get_its_own_messages(
+    tmp_path: Path,
+) -> None:
+    spool = Spool(tmp_path / "s.db", ["u"])
+    sessions = Sessions("u", spool)
+    old, new = sessions.enter("c", kept=False), sessions.enter("c", kept=False)
+    for session in (old, new):
+        asks(session, "a/#", no_local=True)
+        sessions.chosen(session)
+    sessions.leave(old)
+    assert "c" in sessions.no_local
+    sessions.leave(new)
+    assert "c" not in sessions.no_local
+    spool.close()
+
+
+@runs
+async def test_a_filter_that_stands_twice_in_one_subscribe_may_be_refused_once() -> None:
+    refused = Refusal("much", "", "too many")
+
+    async def settled(*_: Any) -> list[int | Refusal]:
+        return [refused, 1]
+
+    account: Any = SimpleNamespace(sayable=frozenset(), user=SimpleNamespace(say={}))
+    session, seat = Session("c", {}), SimpleNamespace(client=object())
+    of: Any = Subscriptions(account, never, session, seat, never, never)  # type: ignore[arg-type]
+    of._settled = settled
+    wishes = FilterWishes(), FilterWishes()
+    asked = Sub(True, 1, (("a", 1), ("a", 1)), wishes=wishes)
+    assert await of._ask(asked, 1, [0, 1], never) == [refused, 1]
+    assert session.filters["a"].granted == 1
 
 
 @runs

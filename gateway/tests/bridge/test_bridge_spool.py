@@ -98,6 +98,26 @@ def test_what_is_held_long_is_written_and_acknowledged_in_its_order(tmp_path: Pa
     assert topics(spool, "b2") == ["t/0", "t/1", "t/2"]
 
 
+def test_what_has_come_is_on_disk_with_what_goes_on_also_where_older_ones_are_written(
+    tmp_path: Path,
+) -> None:
+    later, origin = Later(), bytes(range(18))
+    folder = tmp_path / "b"
+    folder.mkdir()
+    spool = opened(folder, later)
+    spool.put(message("t/held"), ("b2",), hold=True)
+    later.turn(HOLD_S)
+    spool.put(message("t/on"), ("b3",))
+    spool.came(origin, 1)
+    # What was held is due before the group is.
+    for seconds, work in list(later.plans):
+        if seconds == HOLD_S:
+            work()
+    shutil.copytree(folder, tmp_path / "killed")
+    killed = opened(tmp_path / "killed")
+    assert (killed.seen(origin, 1), killed.count("b3")) in ((False, 0), (True, 1))
+
+
 def test_what_may_not_be_held_is_written_with_all_that_is_older(tmp_path: Path) -> None:
     later, safe = Later(), list[str]()
     spool = opened(tmp_path, later)
