@@ -103,7 +103,10 @@ bench-gateway: setup  ## what a message costs the gateway beside brokers alone, 
 bench-device: setup  ## what the device client costs beside TLS 1.3, into build/bench/ (minutes)
 	@$(PYTHON) -m sealmq.cli bench device
 
+# What is measured as operators have it is installed as they do.
 evidence: setup firmware  ## PARTS (or all, hours) measured, reduced, and the tables of the pages made anew
+	@$(if $(filter none,$(PARTS)),,$(MAKE) --no-print-directory install PREFIX=build/shipped \
+	    BIN=build/shipped/bin PYTHON3=/usr/bin/python3)
 	@$(PYTHON) -m evidence $(if $(filter none,$(PARTS)),--reduce,$(PARTS))
 
 bench-purposes: setup  ## what purpose limitation costs, into build/bench/ (ten minutes)

@@ -18,7 +18,7 @@ from sealmq.families.manifest import BenchWhole, Manifest
 _PYTHON = sys.executable
 # With --json people get their progress on stderr.
 _HIL = ("-m", "sealmq.cli", "hil", "run", "--json")
-# Runs of simulated sites: many of few sites, some of as many as the issue asks for.
+# Runs of simulated sites: of few, and of as many as a site may have to do with.
 _SIMULATED = {
     "sites-20": ("--runs", "10000", "--sites", "20", "--rounds", "15", "--messages", "10"),
     "sites-64": ("--runs", "10000", "--sites", "64", "--rounds", "15"),
@@ -158,13 +158,13 @@ def _of_family(manifest: Manifest) -> Iterator[Part]:
     )
 
 
-def _whole(name: str, about: str, minutes: int) -> Part:
+def _whole(name: str, about: str, minutes: int, words: Sequence[str] = ()) -> Part:
     """A bench of the gateway, of which all rows are kept."""
     file = f"{name}.json"
     return Part(
         name,
         about,
-        [[f"gateway/bench/{name}_bench.py", "--allow-misses", "--out", f"WORK/{file}"]],
+        [[f"gateway/bench/{name}_bench.py", *words, "--allow-misses", "--out", f"WORK/{file}"]],
         [RESULTS / file],
         _copied(file),
         minutes=minutes,
@@ -177,6 +177,8 @@ def _nothing(work: Path) -> None:
     """The last command has put it there."""
 
 
+# As operators have it: Debian's Python is built with profiles, a version manager's mostly not.
+SHIPPED = ("--python", "build/shipped/bin/python")
 SPARK = ROOT / "spark/bench/results.json"
 GATEWAY = ("codec", "policy")
 _GATEWAY_FILES = ("gateway.json", *(f"gateway-{name}.json" for name in GATEWAY))
@@ -219,9 +221,10 @@ PARTS = (
     _whole(
         "bridge",
         "what a message costs the bridges of two sites, beside Mosquitto's own one",
-        minutes=30,
+        30,
+        SHIPPED,
     ),
-    _whole("agent", "what a message costs an agent, beside a Mosquitto with a bridge", minutes=15),
+    _whole("agent", "what a message costs an agent, beside a Mosquitto with a bridge", 15, SHIPPED),
     _whole("scrape", "what a scrape each second costs a site with many clients", minutes=5),
     Part(
         "simulations",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# build/deb/sealmq_VERSION_ARCH.deb: a virtualenv in /opt/sealmq with all that a gateway needs, `sealmq` on
+# build/deb/sealmq_VERSION+DEBIAN_ARCH.deb: a virtualenv in /opt/sealmq with all that a gateway needs, `sealmq` on
 # the path, the systemd units, man pages, completion. For the Debian that it is made on: the
 # virtualenv is bound to that Python's version, which the package depends on. `deb.sh arm64` (or amd64):
 # for another machine, of wheels that their makers have compiled for it; nothing is emulated.
@@ -60,6 +60,9 @@ if [ "$runs" != "$root" ]; then
 fi
 
 version=$("$runs$target/bin/python" -P -c 'import sealmq; print(sealmq.__version__)')
+# One for each Debian, and the one of a newer Debian is an upgrade.
+debian=$(. /etc/os-release && [ "$ID" = debian ] && echo "deb$VERSION_ID" || echo "$ID$VERSION_ID")
+packaged=$version+$debian
 needs=$("$python" -c 'import sys; a, b = sys.version_info[:2]; print(f"python3 (>= {a}.{b}), python3 (<< {a}.{b + 1})")')
 
 # Commands, completion and manual are made by the program itself, before it is moved.
@@ -91,11 +94,11 @@ gzip -9nc CHANGELOG.md >"$root/usr/share/doc/sealmq/changelog.gz"
 install -m 0644 LICENSE "$root/usr/share/doc/sealmq/copyright"
 
 size=$(du -sk --apparent-size --exclude DEBIAN "$root" | cut -f1)
-sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$architecture/" -e "s/@PYTHON@/$needs/" \
+sed -e "s/@VERSION@/$packaged/" -e "s/@ARCHITECTURE@/$architecture/" -e "s/@PYTHON@/$needs/" \
     -e "s/@SIZE@/$size/" packaging/debian/control.in >"$root/DEBIAN/control"
 install -m 0755 -t "$root/DEBIAN" packaging/debian/{preinst,postinst,prerm,postrm}
 
 find "$root" -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference -d "@$SOURCE_DATE_EPOCH" {} +
-made=build/deb/sealmq_${version}_$architecture.deb
+made=build/deb/sealmq_${packaged}_$architecture.deb
 dpkg-deb --root-owner-group -Zzstd --build "$root" "$made" >/dev/null
 echo "$made: $(stat -c %s "$made" | numfmt --to=iec), $((size / 1024)) MB installed"

@@ -151,7 +151,7 @@ def run_by(python: str | None) -> None:
     """Which interpreter runs our processes; None: the bench's own. LoadError: none with SealMQ."""
     if python is None:
         return
-    _python[0] = python
+    _python[0] = str(Path(python).absolute())
     try:
         ran("--version")
     except (OSError, LoadError) as error:

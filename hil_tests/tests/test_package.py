@@ -149,7 +149,7 @@ def test_from_the_package_to_doctor_upgraded_cut_off_and_removed(
 ) -> None:
     make("deb")
     here = subprocess.run(["dpkg", "--print-architecture"], check=True, capture_output=True)
-    package = ROOT / f"build/deb/sealmq_0.1.0_{here.stdout.decode().strip()}.deb"
+    package = ROOT / f"build/deb/sealmq_0.1.0+deb12_{here.stdout.decode().strip()}.deb"
     shutil.copy(package, debian.root / "root/sealmq.deb")
     shutil.copy(newer(package, tmp_path), debian.root / "root/newer.deb")
     read = (
@@ -159,7 +159,7 @@ def test_from_the_package_to_doctor_upgraded_cut_off_and_removed(
     install, *rest = typed()
     assert len(rest) == 4
     debian.run("apt-get update", fetches=True)
-    install = install.replace("./sealmq_0.1.0_arm64.deb", "/root/sealmq.deb")
+    install = install.replace("./sealmq_0.1.0+deb12_arm64.deb", "/root/sealmq.deb")
     debian.run(install.replace("install", "install -y"), fetches=True)
     for command in rest:
         debian.run(command)
@@ -190,7 +190,7 @@ def test_from_the_package_to_doctor_upgraded_cut_off_and_removed(
         version = debian.run("sealmq --version").split()[1]
         assert version in ("0.1.0", "0.1.1"), at
         found = debian.run("dpkg-query -W -f '${Status} ${Version}' sealmq")
-        assert found == f"install ok installed {version}", at
+        assert found == f"install ok installed {version}+deb12", at
         assert not list((debian.root / "opt/sealmq").rglob("*.dpkg-*")), at
         debian.run(f"sealmq status {SITE}")
         assert debian.run(read) == "21.5\n", at

@@ -49,7 +49,7 @@ def test_the_package_of_another_machine_from_install_to_removal(
     debian: Debian, tmp_path: Path
 ) -> None:
     make("deb", "ARCH=arm64")
-    package = ROOT / "build/deb/sealmq_0.1.0_arm64.deb"
+    package = ROOT / "build/deb/sealmq_0.1.0+deb12_arm64.deb"
     shutil.copy(package, debian.root / "root/sealmq.deb")
     shutil.copy(newer(package, tmp_path), debian.root / "root/newer.deb")
     read = (
@@ -58,7 +58,7 @@ def test_the_package_of_another_machine_from_install_to_removal(
 
     install, *rest = typed()
     debian.run("dpkg --add-architecture arm64 && apt-get update", fetches=True)
-    install = install.replace("./sealmq_0.1.0_arm64.deb", "/root/sealmq.deb")
+    install = install.replace("./sealmq_0.1.0+deb12_arm64.deb", "/root/sealmq.deb")
     debian.run(install.replace("install", "install -y"), fetches=True)
     # qemu writes the code that it runs.
     dropped = debian.root / "etc/systemd/system/sealmq@.service.d/qemu.conf"

@@ -63,19 +63,23 @@ def kept_in_all(rows: DataFrame) -> DataFrame:
 
 
 def of_logs(kept: Mapping[str, DataFrame], before_ms: int) -> dict[str, int | None]:
-    """kept: of each log of DAILY. Its rows ("kept audit"), its first and last instant in ms ("began
-    audit", "ended audit") of those of days that begin from CLOCK_SET_MS to before_ms."""
+    """kept: of each log of DAILY of which there is anything. Of all: its rows ("kept audit"), its
+    first and last instant in ms ("began audit", "ended audit") of those of days that begin from
+    CLOCK_SET_MS to before_ms."""
     inside = F.unix_millis("of").between(CLOCK_SET_MS, before_ms)
     figures = {
         "kept": F.coalesce(F.sum("rows"), F.lit(0)),
         "began": F.min(F.when(inside, F.col("began"))),
         "ended": F.max(F.when(inside, F.col("ended"))),
     }
-    each = (
-        _figures(kept[name], {f"{word} {name}": figure for word, figure in figures.items()})
-        for name in DAILY
-    )
-    return _collected(list(each))
+    each = [
+        _figures(frame, {f"{word} {name}": figure for word, figure in figures.items()})
+        for name, frame in kept.items()
+    ]
+    nothing: dict[str, int | None] = {}
+    for name in DAILY:
+        nothing |= {f"kept {name}": 0, f"began {name}": None, f"ended {name}": None}
+    return nothing | (_collected(each) if each else {})
 
 
 def said(audit: DataFrame) -> DataFrame:

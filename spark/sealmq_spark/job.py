@@ -105,7 +105,8 @@ def _measured(
         logs = Logs(frames, of_days, {"bench": bench})
         of = Tables(spark, out, folder, logs, days)
         of.make(steps.at)
-        kept = {name: of.made[f"kept_{name}"] for name in DAILY}
+        there = (name for name in DAILY if f"kept_{name}" not in of.none)
+        kept = {name: of.made[f"kept_{name}"] for name in there}
         found: dict[str, Any] = of_logs(kept, _now_ms() + _DAY_MS) | {"kept bench": record.rows}
         told = {name: of.made[name] for name in tables.TABLES}
         found |= of_tables(told, of.none & told.keys())

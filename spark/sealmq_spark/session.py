@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from py4j.java_gateway import JavaGateway, java_import
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -22,6 +23,23 @@ _SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
 }
+# Much of what a report runs, it runs for a moment: a third of its CPU over 300,000 lines was that
+# of Java's second compiler. It waits longer, and leaves what plans queries and makes Java of them
+# to the first (compiler.json: the classes).
+_DIRECTIVES = Path(__file__).resolve().with_name("compiler.json")
+_LARGE = {
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=20000 "
+    "-XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000 "
+    "-XX:Tier4BackEdgeThreshold=160000 -XX:+UnlockDiagnosticVMOptions "
+    f'"-XX:CompilerDirectivesFile={_DIRECTIVES}"',
+}
+_ASKED = (
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+)
+WRITERS = 8
+"""Files that a task has open at once: each holds a part of what it has to write in memory."""
 # Set by spark-submit, which has started Java, with its own options, before it started us.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
@@ -47,8 +65,7 @@ def session(
     conf = SparkConf()
     for key, value in _settings(master, name, scratch, memory):
         conf.set(key, value)
-    if small:
-        conf.setAll(list(_SMALL.items()))
+    conf.setAll(list((_SMALL if small else _LARGE).items()))
     if log is not None and _SUBMITTED not in os.environ:
         _start_java(conf, log, held)
     made = SparkSession.builder.config(conf=conf).getOrCreate()
@@ -66,6 +83,14 @@ def _settings(
     yield "spark.sql.sources.partitionOverwriteMode", "dynamic"
     # Small sites: hundreds of near-empty tasks would cost more than the work.
     yield "spark.sql.shuffle.partitions", "4"
+    # For messages of errors each call on a column would ask Java ten times who has called it, and
+    # Java would walk its stack: a fifth of a small report.
+    yield "spark.python.sql.dataFrameDebugging.enabled", "false"
+    yield "spark.sql.dataFrameQueryContext.enabled", "false"
+    yield "spark.sql.ui.explainMode", "simple"
+    # Kinds of lines and days are few: rows go to their files as they come, and are not put in
+    # order before. Of more days than that the rest is.
+    yield "spark.sql.maxConcurrentOutputFileWriters", str(WRITERS)
     # Hadoop has a mask of its own (022) for what it makes; the process's shall hold.
     mask = os.umask(0o077)
     os.umask(mask)
@@ -86,4 +111,16 @@ def _start_java(conf: SparkConf, log: Path, held: Sequence[int]) -> None:
     """Java first, its output in a file; the session takes the Spark that runs."""
     with log.open("ab") as file:
         pipes = {"stdout": file, "stderr": file, "pass_fds": tuple(held)}
-        SparkContext(conf=conf, gateway=launch_gateway(conf, pipes))  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(conf, pipes)  # type: ignore[no-untyped-call]
+    _named(gateway)
+    SparkContext(conf=conf, gateway=gateway)
+
+
+def _named(gateway: JavaGateway) -> None:
+    """Each call on a column asks Java what these names are, and it would look for the short ones
+    in hundreds of archives: they are asked for once."""
+    for name in _ASKED:
+        java_import(gateway.jvm, name)
+        found = getattr(gateway.jvm, name)
+        for said in (name, name.rpartition(".")[2]):
+            gateway.jvm.__dict__[said] = found

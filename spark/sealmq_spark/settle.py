@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import reduce
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from . import locks
+from .columns_of import nothing
 from .contracts import MARKS, columns
 from .errors import ReportError
 from .ingest import LONGEST, Place
@@ -134,14 +135,14 @@ class _Settling:
         """Stage what these files of OUT/lines bring."""
         whole = not self._record.parts
         self._new = self._read(self._place.lines, LINES) if whole else self._lines(names)
-        each = self._staged(
-            self._new.groupBy("file", "kind").agg(
-                F.count("*").alias("lines"), F.sum("size").alias("size")
-            ),
-            _READ,
+        each = self._new.groupBy("file", "kind").agg(
+            F.count("*").alias("lines"), F.sum("size").alias("size")
         )
-        by_kind = each.groupBy("kind").agg(F.sum("lines").alias("n")).collect()
-        counts = {row["kind"]: int(row["n"]) for row in by_kind}
+        of_kind = {
+            kind: F.sum(F.when(F.col("kind") == kind, F.col("lines")))
+            for kind in (*MARKS, BAD, BLANK)
+        }
+        _, counts = self._observed(each, self._state.staged / _READ, of_kind)
         self._record.lines += sum(n for kind, n in counts.items() if kind != BLANK)
         if counts.get(BAD):
             bad = self._new.where(F.col("kind") == BAD).groupBy("file", "digest")
@@ -159,36 +160,47 @@ class _Settling:
             self._keep([name for name in MARKS if counts.get(name)], *self._met(good))
 
     def _met(self, good: int) -> tuple[DataFrame, DataFrame | None]:
-        """suspects: keys of ids that have come more than once, with what is new. twice: all lines
-        of these that have several contents, each content once; kept: the one that counts."""
+        """suspects: keys of ids that have come more than once, with what is new; differ: with
+        several contents; place: of a line that may stand for all of them, null where one was kept
+        before. twice: all lines of these that have several contents, each content once; kept: the
+        one that counts."""
         key = F.xxhash64("kind", "id").alias("key")
-        pairs = self._staged(
-            _good(self._new).groupBy(key, "digest").agg(F.count("*").alias("n")), _KEYS
+        n = F.count("*")
+        place = F.when(n > 1, F.min(_place())).alias("place")
+        pairs, told = self._observed(
+            _good(self._new).groupBy(key, "digest").agg(n.alias("n"), place),
+            self._state.staged / _KEYS,
+            {"contents": F.count("*")},
         )
-        said = pairs.select("key", "digest", "n", F.lit(False).alias("known"))
-        contents = pairs.count()
+        said = pairs.select("key", "digest", "n", "place", F.lit(False).alias("known"))
+        contents = told["contents"]
         if self._record.contents:
             mine = pairs.select("key").distinct()
             mine = _small(mine, good)
             before = self._stood(_KEYS).join(mine, "key", "left_semi").select("key", "digest")
             old = self._written(before.distinct(), "known")
             contents -= pairs.join(old, ["key", "digest"], "left_semi").count()
-            one = F.lit(1).cast("bigint").alias("n")
-            said = said.unionByName(old.select("key", "digest", one, F.lit(True).alias("known")))
+            one, nowhere = (F.lit(value).cast("bigint") for value in (1, None))
+            known = F.lit(True).alias("known")
+            said = said.unionByName(
+                old.select("key", "digest", one.alias("n"), nowhere.alias("place"), known)
+            )
         self._record.contents += contents
-        suspects = self._written(
+        suspects, found = self._observed(
             said.groupBy("key")
             .agg(
                 F.sum("n").alias("n"),
                 (F.min("digest") != F.max("digest")).alias("differ"),
                 F.bool_or("known").alias("known"),
+                F.min("place").alias("place"),
             )
             .where("n > 1")
-            .select("key", "differ", "known"),
-            "suspects",
+            .select("key", "differ", F.when(~F.col("known"), F.col("place")).alias("place")),
+            self._work / "suspects",
+            {"differ": F.count_if("differ")},
         )
         differ = suspects.where("differ").select("key")
-        ids = differ.count()
+        ids = found["differ"]
         if not ids:
             return suspects, None
         digests = said.join(differ, "key", "left_semi").select("digest").distinct()
@@ -234,11 +246,15 @@ class _Settling:
         """New lines beside those of their days; written anew are days with lines of `again`, which
         may have lost some, and those of too many files."""
         of_kind = self._new.where(F.col("kind") == name)
-        key = F.xxhash64("kind", "id") == F.col("key")
-        single = of_kind.join(suspects, key, "left_anti")
-        once = suspects.where("not differ and not known")
-        repeated = of_kind.join(once, key, "left_semi").dropDuplicates(["id"])
-        kept = single.unionByName(repeated).select(f"{name}.*").withColumn("day", _day(name))
+        # Of what has come more than once, the line in one place, if nothing of it was kept before.
+        others = suspects.select("key", F.when(~F.col("differ"), F.col("place")).alias("place"))
+        placed = of_kind.withColumns({"key": F.xxhash64("kind", "id"), "here": _place()})
+        kept = (
+            placed.join(others.withColumn("again", F.lit(True)), "key", "left")
+            .where("again is null or here = place")
+            .select(f"{name}.*")
+            .withColumn("day", _day(name))
+        )
         mine = None
         if twice is not None:
             mine = twice.where(F.col("kind") == name)
@@ -269,6 +285,12 @@ class _Settling:
         mark = self._documents_mark()
         if mark == self._record.documents:
             return
+        self._replaced |= {"bench", _NONE}
+        self._record.documents, self._record.rows = mark, 0
+        if not self._there():
+            for name in ("bench", _NONE):
+                (self._state.staged / name).mkdir(parents=True)
+            return
         read = self._spark.read.option("pathGlobFilter", "*.json")
         # As an argument: without it `text` sets the option of that name back to false.
         folders = [str(self._place.documents), str(self._place.others)]
@@ -285,16 +307,18 @@ class _Settling:
         self._record.rows = self._staged(good, "bench").count()
         bad = judged.where("reason is not null").select("file", "reason", "raw")
         self._staged(bad, _NONE)
-        self._replaced |= {"bench", _NONE}
-        self._record.documents = mark
+
+    def _there(self) -> list[Path]:
+        """The documents."""
+        folders = (self._place.documents, self._place.others)
+        return [path for folder in folders for path in sorted(folder.glob("*.json"))]
 
     def _documents_mark(self) -> str:
         """Of their names, ages and paths."""
         mark = hashlib.sha256()
-        for folder in (self._place.documents, self._place.others):
-            for path in sorted(folder.glob("*.json")):
-                age = path.stat().st_mtime_ns if path.exists() else 0
-                mark.update(f"{path.name} {age}\n".encode())
+        for path in self._there():
+            age = path.stat().st_mtime_ns if path.exists() else 0
+            mark.update(f"{path.name} {age}\n".encode())
         with self._place.files.open("rb") as told:
             for line in sorted(line for line in told if b'.json"' in line):
                 mark.update(line)
@@ -320,12 +344,14 @@ class _Settling:
                 )
             ),
         ]
-        all_of_it = self._written(reduce(DataFrame.unionByName, told), "quarantine")
+        again = Observation()
         folder = str(self._place.out / "quarantine")
-        all_of_it.drop("read").write.mode("overwrite").json(folder)
-        again = F.sum(F.col("read") - F.col("count")).alias("again")
-        counts = all_of_it.groupBy("reason").agg(F.sum("count").alias("count"), again)
-        return _reasons(counts)
+        all_of_it = reduce(DataFrame.unionByName, told)
+        seen = all_of_it.observe(again, F.sum(F.col("read") - F.col("count")).alias("again"))
+        seen.drop("read").write.mode("overwrite").json(folder)
+        bad = self._spark.read.schema(_QUARANTINE).json(folder)
+        reasons = _reasons(bad.groupBy("reason").agg(F.sum("count").alias("count")))
+        return reasons, int(again.get["again"] or 0)
 
     def _named(self, lines: DataFrame) -> DataFrame:
         """The names of links replaced by the paths of files."""
@@ -373,6 +399,16 @@ class _Settling:
     def _staged(self, frame: DataFrame, name: str) -> DataFrame:
         return self._write(frame, self._state.staged / name)
 
+    def _observed(
+        self, frame: DataFrame, folder: Path, figures: Mapping[str, Column]
+    ) -> tuple[DataFrame, dict[str, int]]:
+        """`_write`, and figures of its rows, told on the way: another query would cost as much as a
+        small write."""
+        told = Observation()
+        named = (figure.alias(name) for name, figure in figures.items())
+        found = self._write(frame.observe(told, *named), folder)
+        return found, {name: int(told.get[name] or 0) for name in figures}
+
     def _written(self, frame: DataFrame, name: str) -> DataFrame:
         return self._write(frame, self._work / name)
 
@@ -382,15 +418,18 @@ class _Settling:
 
     def _read(self, folder: Path, schema: str | T.StructType) -> DataFrame:
         if not folder.is_dir():
-            # Not createDataFrame: workers of a cluster would need Python for it.
-            none = self._spark.range(0).select(F.from_json(F.lit("{}"), schema).alias("none"))
-            return none.select("none.*")
+            return nothing(self._spark, schema)
         return self._spark.read.schema(schema).parquet(str(folder))
 
 
 def _small(frame: DataFrame, rows: int) -> DataFrame:
     """With so many rows, about: where they are few, what they are joined with is not moved."""
     return F.broadcast(frame) if rows <= _BROADCAST else frame
+
+
+def _place() -> Column:
+    """Where a line stands in OUT/lines."""
+    return F.xxhash64("_metadata.file_name", "_metadata.row_index")
 
 
 def _good(lines: DataFrame) -> DataFrame:
@@ -412,6 +451,11 @@ def _day(name: str, of: str = "") -> Column:
     return F.to_date(instant(at))
 
 
+def schemas() -> dict[str, T.StructType]:
+    """The columns of each log of `Settled`. Needs no session."""
+    return {**{name: _table(name) for name in MARKS}, "bench": _bench()}
+
+
 def _table(name: str) -> T.StructType:
     return T.StructType([*columns(name), T.StructField("day", T.DateType())])
 
@@ -421,13 +465,12 @@ def _bench() -> T.StructType:
     return T.StructType([*columns("bench"), *more])
 
 
-def _reasons(counts: DataFrame) -> tuple[dict[str, int], int]:
+def _reasons(counts: DataFrame) -> dict[str, int]:
     """The most frequent ones; lines have a say in what reasons there are, so they are bounded."""
-    whole = F.struct(F.sum("count").alias("all"), F.sum("again").alias("again"))
     most = F.min_by(F.struct("reason", "count"), F.struct(-F.col("count"), "reason"), REASONS)
-    (told,) = counts.agg(whole.alias("whole"), most.alias("most")).collect()
+    (told,) = counts.agg(F.sum("count").alias("all"), most.alias("most")).collect()
     found = {row["reason"]: int(row["count"]) for row in told["most"] or ()}
-    rest = int(told["whole"]["all"] or 0) - sum(found.values())
+    rest = int(told["all"] or 0) - sum(found.values())
     if rest:
         found[OTHERS] = rest
-    return found, int(told["whole"]["again"] or 0)
+    return found

@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from . import outputs, state
+from .columns_of import columns_of, nothing, write_nothing
 from .contracts import fingerprint
 from .headline import DAILY, kept, kept_in_all, said, said_in_all
 from .measures.behaviours import behaviours
@@ -212,12 +213,12 @@ class Tables:
             both = stale & have.keys() & days.keys()
             grown = {day for day in both if have[day] and _adds(int(have[day]), days[day])}
         after = {day: int(have[day]) if day in grown else -1 for day in stale}
-        frame = table.make(self._of_days(source, after))
-        like = frame
-        if grown and table.adds is not None:
-            old = self._rows(name, frame, grown)
-            frame = table.adds(frame.unionByName(old.select(*frame.columns)))
+        columns = columns_of(name)
         if stale:
+            frame = table.make(self._of_days(source, after))
+            if grown and table.adds is not None:
+                old = self._rows(name, grown)
+                frame = table.adds(frame.unionByName(old.select(*columns.names)))
             self._put(folder, _days(frame, str(table.time)), {day: want.get(day) for day in stale})
         self._have[name] = want
         mine = [f"{day} {want[day]}" for day in sorted(want) if self._days.has(day)]
@@ -234,12 +235,12 @@ class Tables:
             for path in there:
                 _link(path, folder / path.name)
             if not there:
-                _nothing(like, folder)
-            self.made[name] = self._read(folder, like)
+                write_nothing(self._spark, columns, folder)
+            self.made[name] = self._read(folder, columns)
         elif there:
-            self.made[name] = self._days.of(self._read(folder, like, DAY)).drop(DAY)
+            self.made[name] = self._days.of(self._read(folder, columns, DAY)).drop(DAY)
         else:
-            self.made[name] = like.limit(0)
+            self.made[name] = nothing(self._spark, columns)
 
     def _put(self, folder: Path, rows: DataFrameWriter, want: Mapping[str, str | None]) -> None:
         """Write rows of these days, and put each with its mark in the place of what was there."""
@@ -258,7 +259,7 @@ class Tables:
     def _of_days(self, name: str, after: Mapping[str, int]) -> DataFrame:
         """Of a log's lines of these days what was added after that change; of a table its rows."""
         if name not in self._logs.frames:
-            return self._rows(name, self.made[name], after)
+            return self._rows(name, after)
         paths = [
             str(path)
             for day, number in sorted(after.items())
@@ -271,11 +272,12 @@ class Tables:
         base = str(self._out / name)
         return self._spark.read.schema(frame.schema).option("basePath", base).parquet(*paths)
 
-    def _rows(self, name: str, like: DataFrame, days: Iterable[str]) -> DataFrame:
+    def _rows(self, name: str, days: Iterable[str]) -> DataFrame:
         """What the table has of these days."""
+        columns = columns_of(name)
         if not (self._store / name).is_dir():
-            return like.limit(0)
-        frame = self._read(self._store / name, like, DAY)
+            return nothing(self._spark, columns)
+        frame = self._read(self._store / name, columns, DAY)
         return frame.where(F.col(DAY).isin([date.fromisoformat(day) for day in sorted(days)]))
 
     def _by_key(self, name: str, table: Table) -> Path:
@@ -290,7 +292,7 @@ class Tables:
         if have and have.keys() <= days.keys() and all(_adds(have[day], days[day]) for day in have):
             after = {day: have.get(day, -1) for day in want if have.get(day) != want[day]}
             keys = F.broadcast(self._of_days(source, after).select(table.key).distinct())
-            others = self._read(folder, rows).join(keys, table.key, "left_anti")
+            others = self._read(folder, columns_of(name)).join(keys, table.key, "left_anti")
             rows = table.make(lines.join(keys, table.key, "left_semi")).unionByName(others)
         new = self._store / f".{name}"
         rows.write.mode("overwrite").parquet(str(new))
@@ -299,27 +301,28 @@ class Tables:
         return folder
 
     def _whole(self, name: str, table: Table) -> None:
-        frame = table.make(*map(self._input, table.inputs))
+        columns = columns_of(name)
         self._of[name] = _mark([self._of[each] for each in ("", *table.inputs)])
         folder, last = self._folder / name, self._last / name
         if self.none.issuperset(table.inputs):
             self.none.add(name)
-            _nothing(frame, folder)
+            write_nothing(self._spark, columns, folder)
         elif self._of_last.get(name) == self._of[name] and last.is_dir():
             _link(last, folder)
         elif table.key and self._days == Days():
             _link(self._by_key(name, table), folder)
         else:
-            frame.write.mode("overwrite").parquet(str(folder))
-        self.made[name] = self._read(folder, frame)
+            made = table.make(*map(self._input, table.inputs))
+            made.write.mode("overwrite").parquet(str(folder))
+        self.made[name] = self._read(folder, columns)
 
     def _input(self, name: str) -> DataFrame:
         frame = self.made[name] if name in self.made else self._logs.frames[name]
         return self._days.of(frame) if name in self._logs.days else frame
 
-    def _read(self, folder: Path, like: DataFrame, *more: str) -> DataFrame:
+    def _read(self, folder: Path, columns: T.StructType, *more: str) -> DataFrame:
         days = (T.StructField(name, T.DateType()) for name in more)
-        schema = T.StructType([*like.schema, *days])
+        schema = T.StructType([*columns, *days])
         return self._spark.read.schema(schema).parquet(str(folder)).select(*schema.names)
 
 
@@ -351,7 +354,12 @@ def _mark(of: Sequence[str]) -> str:
 def _code() -> str:
     """What the tables are made by."""
     here = Path(__file__).resolve().parent
-    files = [here / "tables.py", here / "headline.py", *sorted((here / "measures").glob("*.py"))]
+    files = [
+        here / "tables.py",
+        here / "columns_of.py",
+        here / "headline.py",
+        *sorted((here / "measures").glob("*.py")),
+    ]
     texts = (hashlib.sha256(path.read_bytes()).hexdigest() for path in files)
     return _mark([fingerprint(), *texts])
 
@@ -366,11 +374,6 @@ def _link(source: Path, target: Path) -> None:
             os.link(path, target / path.name)
         except OSError:
             shutil.copy2(path, target / path.name)
-
-
-def _nothing(frame: DataFrame, folder: Path) -> None:
-    """A file without a row: parted by day there would be none at all, and nobody could read it."""
-    frame.limit(0).coalesce(1).write.mode("overwrite").parquet(str(folder))
 
 
 def _days(frame: DataFrame, time: str) -> DataFrameWriter:

@@ -108,7 +108,7 @@ class Delivery:
                     self._skip(seat, message)
                     continue
                 ids: Sequence[int] = ()
-                if session.chooses:
+                if session.choosing:
                     seen = session.seen(message, account.is_own(message))
                     if seen is None:
                         self._skip(seat, message)

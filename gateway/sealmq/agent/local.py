@@ -17,16 +17,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from sealmq.client import Client, ClientError
-from sealmq.client import Refused as SiteRefused
 from sealmq.loops import first_error
 from sealmq.mqtt import ProtocolError, build
-from sealmq_spec.errors import SealError
 
 from .account import Account, note
 from .delivery import UNREAD, Delivery, Out
 from .seat import Delay, Seat
-from .sessions import UNRELEASED, Asked, Session, Unreleased
+from .sessions import UNRELEASED, Session, Unreleased
+from .subscriptions import REFUSED, Subscriptions
 from .wire import (
     Ack,
     Acks,
@@ -43,9 +41,6 @@ from .wire import (
 )
 
 log = logging.getLogger("sealmq.agent")
-
-# Refusals that nothing else tells, for local clients that subscribe to it.
-REFUSED = "$SYS/sealmq/refused"
 
 _CONNECT_S = 10.0
 # A client that connects while the site is away waits so long for it.
@@ -125,12 +120,7 @@ class Local:
         self._going = self._going_bytes = 0
         self._answers: _Answers | None = None
         self._room = asyncio.Event()
-        self._subs: asyncio.Queue[Sub] = asyncio.Queue(_GOING)
-        # SUBSCRIBE and UNSUBSCRIBE that have no answer yet.
-        self._asking = 0
-        self._answered = asyncio.Event()
-        self._sayings: dict[str, dict[str, str | None]] = {}
-        self._notes = False
+        self._subscriptions: Subscriptions | None = None
         # When it was heard last, and whether anything that it says now would be.
         self._heard, self._listening = 0.0, False
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -153,12 +143,10 @@ class Local:
                 for name, work in (
                     ("read", self._read()),
                     ("write", self._write()),
-                    ("subscribe", self._subscribing()),
+                    ("subscribe", self._asks.run(group)),
                     ("end", self._until_ended()),
                 ):
                     group.create_task(work, name=f"agent: {name}")
-                if self._seat is not None and self._seat.client is not None:
-                    self._delivers(group)
         except End as found:
             end = found
         except BaseExceptionGroup as errors:
@@ -308,6 +296,7 @@ class Local:
             return refusal, False
         self._session = session = account.sessions.enter(self.client_id, hello.kept, seat.present)
         self._received, session.expiry = session.received, hello.expiry
+        self._subscriptions = Subscriptions(account, dialect, session, seat, delivery, self._out)
         return None, seat.present
 
     async def _seated(self, account: Account, hello: Hello) -> Refusal | None:
@@ -345,10 +334,11 @@ class Local:
             alive = self._alive(hello.keepalive * 1.5)
             self._group.create_task(alive, name="agent: keep alive")
         clock = asyncio.get_running_loop().time
+        asks = self._asks
         while True:
             for said in self._said:
                 if type(said) is Pub:
-                    if self._asking or self._going >= _GOING or self._going_bytes > _GOING_BYTES:
+                    if asks.asking or self._going >= _GOING or self._going_bytes > _GOING_BYTES:
                         await self._until_room()
                     self._publish(said)
                 elif type(said) is Acks:
@@ -381,10 +371,8 @@ class Local:
                 raise End(Refusal("silent", "", "silent for 1.5 keep alives"))
 
     async def _until_room(self) -> None:
-        if self._asking:
-            # Who publishes without waiting for SUBACK is to get what it publishes.
-            self._answered.clear()
-            await self._answered.wait()
+        # Who publishes without waiting for SUBACK is to get what it publishes.
+        await self._asks.answered()
         while self._going >= _GOING or self._going_bytes > _GOING_BYTES:
             self._room.clear()
             await self._room.wait()
@@ -392,8 +380,7 @@ class Local:
     async def _handle(self, said: Said) -> None:
         match said:
             case Sub():
-                self._asking += 1
-                await self._subs.put(said)
+                await self._asks.put(said)
             case Ack():
                 self._acked(said)
             case Ping():
@@ -426,10 +413,10 @@ class Local:
         return self._seat
 
     @property
-    def _reader(self) -> Client:
-        if self._seat is None or self._seat.client is None:
+    def _asks(self) -> Subscriptions:
+        if self._subscriptions is None:
             raise End()
-        return self._seat.client
+        return self._subscriptions
 
     @property
     def _mine(self) -> Account:
@@ -477,114 +464,11 @@ class Local:
 
     def refused(self, topic: str, refusal: Refusal) -> None:
         """A refusal that nothing else tells, or is told besides."""
-        if self._notes and self._dialect is not None and len(self._out.data) < UNREAD:
-            self._out.send(self._dialect.note(REFUSED, note(topic, refusal)))
+        asks, wire = self._subscriptions, self._dialect
+        if asks is not None and asks.notes and wire is not None and len(self._out.data) < UNREAD:
+            self._out.send(wire.note(REFUSED, note(topic, refusal)))
 
-    # --- subscribe ---
-
-    async def _subscribing(self) -> None:
-        while True:
-            asked = await self._subs.get()
-            answers: list[int | Refusal] = [0] * len(asked.filters)
-            open_: dict[int, list[int]] = {}
-            for i, (filt, qos) in enumerate(asked.filters):
-                if asked.faults and asked.faults[i]:
-                    answers[i] = Refusal("impossible", "agent.property", asked.faults[i])
-                elif filt == REFUSED:
-                    self._notes = asked.add
-                elif (granted := self._has(asked, i)) is not None:
-                    answers[i] = granted
-                else:
-                    open_.setdefault(qos, []).append(i)
-            for qos, which in open_.items():
-                found = await self._ask(asked, qos, which)
-                for i, answer in zip(which, found, strict=True):
-                    answers[i] = answer
-            for (filt, _), answer in zip(asked.filters, answers, strict=True):
-                if isinstance(answer, Refusal):
-                    log.info("%s", f"{self.client_id}: {filt}: refused: {answer}")
-            if self._wire.tells and self._session is not None:
-                self._mine.sessions.chosen(self._session)
-                await self._mine.sessions.save(self._session)
-            self._out.send(self._wire.granted(asked, answers))
-            self._asking -= 1
-            if not self._asking:
-                self._answered.set()
-
-    async def _ask(self, asked: Sub, qos: int, which: list[int]) -> list[int | Refusal]:
-        account = self._mine
-        filters = [asked.filters[i][0] for i in which]
-        # The names are arguments of the client library: none but these may pass.
-        if unknown := asked.said.keys() - account.sayable:
-            why = f"{min(unknown)[:64]!r} is nothing that can be said with a subscription"
-            return [Refusal("impossible", "agent.property", why)] * len(which)
-        said: dict[str, str | None] = {**account.user.say, **asked.said}
-        seat, session = self._place, self._session
-        if session is None or self._group is None:
-            raise End()
-        if seat.client is None and not asked.add:
-            return [0] * len(which)
-        if seat.client is None:
-            refusal = await seat.take()
-            if refusal is not None and refusal.kind == "away":
-                # Clients take a refusal for the last word, and try a connection again.
-                raise End(refusal)
-            if refusal is not None:
-                return [refusal] * len(which)
-            self._sends.begin(seat.client, False)
-            self._delivers(self._group)
-        # What is asked for, and what there was before.
-        puts: list[tuple[Asked, Asked | None]] = []
-        for i in which if asked.wishes else ():
-            held, wishes = session.filters.get(asked.filters[i][0]), asked.wishes[i]
-            # In force before the site's answer, which messages follow at once.
-            retained = wishes.retained == 0 or (wishes.retained == 1 and held is None)
-            one = Asked(qos, wishes, retained)
-            puts.append((one, session.put(asked.filters[i][0], one)))
-        found = await self._settled(self._reader, asked, qos, filters, said)
-        for filt, answer, (one, held) in zip(filters, found, puts, strict=False):
-            # A filter may stand there twice, and be refused once.
-            now = held if isinstance(answer, Refusal) else one._replace(granted=answer)
-            session.put(filt, now)
-        for filt in () if asked.add else filters:
-            session.put(filt, None)
-        return found
-
-    def _has(self, asked: Sub, i: int) -> int | None:
-        """The QoS of a subscription that is there, if no more is asked for: with retain handling 1
-        it brings nothing again."""
-        if self._session is None or not asked.wishes or asked.said:
-            return None
-        (filt, qos), wishes = asked.filters[i], asked.wishes[i]
-        held = self._session.filters.get(filt)
-        if held is None or held.qos != qos or wishes.retained != 1:
-            return None
-        self._session.put(filt, held._replace(wishes=wishes))
-        return held.granted
-
-    async def _settled(
-        self, seat: Client, asked: Sub, qos: int, filters: list[str], said: dict[str, str | None]
-    ) -> list[int | Refusal]:
-        try:
-            if asked.add:
-                found = await seat.subscribe_each(*filters, qos=qos, within=None, **said)
-                for filt, answer in zip(filters, found, strict=True):
-                    # As many as the site grants: a boot session has a bound (SPEC.md 9).
-                    if not isinstance(answer, SiteRefused):
-                        self._sayings[filt] = said
-                return [Refusal.of(a) if isinstance(a, SiteRefused) else a for a in found]
-            for filt in filters:
-                await seat.unsubscribe(filt, within=None, **self._sayings.pop(filt, said))
-            return [0] * len(filters)
-        except SealError as error:
-            return [Refusal.of(error)] * len(filters)
-        except ClientError as error:
-            raise End(Refusal("away", "agent.away", str(error))) from None
-
-    def _delivers(self, group: asyncio.TaskGroup) -> None:
-        if self._session is not None:
-            work = self._sends.run(self._session, group)
-            group.create_task(work, name="agent: deliver")
+    # --- acknowledgements ---
 
     def _acked(self, ack: Ack) -> None:
         if ack.kind == "PUBREL":

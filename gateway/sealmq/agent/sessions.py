@@ -31,6 +31,7 @@ _ALL_UNRELEASED = 65_536
 # The newest messages of clients that do not want their own back.
 _OWN = 16_384
 _SHARE = "$share/"
+_TOPICS = 256
 
 
 class Unreleased:
@@ -74,32 +75,48 @@ class Asked(NamedTuple):
 
 
 class Session:
-    """Of one client identifier. filters: its subscriptions, of MQTT 5; chooses: whether any of them
-    asks for more than QoS; expiry: seconds, as at its last CONNECT."""
+    """Of one client identifier. filters: its subscriptions, of MQTT 5; choosing: how many of them
+    ask for more than QoS; expiry: seconds, as at its last CONNECT."""
 
-    __slots__ = ("chooses", "client_id", "expiry", "filters", "kept", "own", "received")
+    __slots__ = (
+        "_found", "choosing", "client_id", "expiry", "filters", "kept", "own", "received",
+    )  # fmt: skip
 
     def __init__(self, client_id: str, own: dict[tuple[int, int], str]) -> None:
         self.client_id, self.own = client_id, own
         self.received = Unreleased()
         self.filters: dict[str, Asked] = {}
-        self.chooses = self.kept = False
-        self.expiry = 0
+        self.kept = False
+        self.choosing = self.expiry = 0
+        # Topics that were matched before: a client has up to 1,024 filters (GATEWAY.md).
+        self._found: dict[str, list[Asked]] = {}
 
     def put(self, filt: str, asked: Asked | None) -> Asked | None:
         """In force from now on; None: it has ended. What was there before."""
         before = self.filters.pop(filt, None)
+        if before is not None:
+            self.choosing -= any(before.wishes)
         if asked is not None:
             self.filters[filt] = asked
-        self.chooses = any(any(one.wishes) for one in self.filters.values())
+            self.choosing += any(asked.wishes)
+        self._found.clear()
         return before
+
+    def _matching(self, topic: str) -> list[Asked]:
+        found = self._found.get(topic)
+        if found is None:
+            found = [one for filt, one in self.filters.items() if covers(_plain(filt), topic)]
+            if len(self._found) >= _TOPICS:
+                self._found.clear()
+            self._found[topic] = found
+        return found
 
     def seen(self, m: Message, mine: bool) -> tuple[Message, Sequence[int]] | None:
         """A message as its subscriptions want it, with their identifiers; None: they do not.
 
         mine: whether its sender is the client of the site that this one publishes as.
         """
-        found = [one for filt, one in self.filters.items() if covers(_plain(filt), m.topic)]
+        found = self._matching(m.topic)
         if not found:
             return m, ()
         if m.retain and not any(one.retained for one in found):

@@ -70,7 +70,7 @@ def check(one: Crossing, own: bytes) -> None:
         raise Malformed("loop: it was published at this site")
     if not 0 < one.hops <= HOPS:
         raise Malformed(f"hops: it has passed {one.hops} sites, at most {HOPS} are allowed")
-    if one.flags & ~7 or one.flags >> 1 == 3:
+    if not 0 <= one.flags < 6:  # RETAIN, and a QoS of 0 to 2
         raise Malformed(f"flags {one.flags}")
     check_name(one.topic)
 

@@ -262,10 +262,10 @@ class Spool:
 
     def then(self, told: Told) -> None:
         """Call it once all that is there now is written."""
-        if not self._planned:
+        if self._planned:
+            self._then.append(told)
+        else:
             told()
-            return
-        self._then.append(told)
 
     def hurry(self) -> None:
         """What is to be written waits for nothing more."""

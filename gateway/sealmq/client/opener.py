@@ -83,8 +83,7 @@ class Opener(_Reader):
             return opened
         head = payload[:M3_HEAD]
         try:
-            sealed = memoryview(payload)[M3_HEAD:]
-            plain = plan.decrypt(head[_NONCE:], sealed, head + plan.tail)
+            plain = plan.decrypt(head[_NONCE:], payload[M3_HEAD:], head + plan.tail)
         except InvalidTag:
             raise Unauthentic("m3: the tag does not verify") from None
         roots = plan.roots
@@ -148,8 +147,7 @@ class Whole(Opener):
             check_fresh("message", age, life_s(life))
         m1_head = plain[1 : 1 + M1_HEAD]
         try:
-            sealed = memoryview(plain)[1 + M1_HEAD :]
-            payload = decrypt(salt + ctr.to_bytes(4, "big"), sealed, m1_head + tail)
+            payload = decrypt(salt + ctr.to_bytes(4, "big"), plain[1 + M1_HEAD :], m1_head + tail)
         except InvalidTag:
             raise Unauthentic("m1: the tag does not verify") from None
         self._check_window(window, LIVE, ctr, t_pub, s2)

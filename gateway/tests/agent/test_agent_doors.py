@@ -324,7 +324,7 @@ def test_filters_that_the_site_refuses_leave_nothing() -> None:
                 filters = [(f"no/{n}/{m}", 0) for m in range(20)] + [("yes", 0)]
                 wire.says.put_nowait(build.subscribe(1, filters))
                 await calm()
-            assert set(local._sayings) == {"yes"}
+            assert set(local._asks.said) == {"yes"}
 
     played(story)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from typed_page import console, free_port, typed
 
 PAGE = Path(__file__).parents[2] / "AGENT.md"
+INTEROP = Path(__file__).parents[3] / "hil_tests/interop.json"
 UNIT = PAGE.with_name("systemd") / "sealmq-agent@.service"
 
 
@@ -37,6 +39,14 @@ def test_the_page_puts_no_password_on_a_command_line() -> None:
         for command in re.split(r"[;|&]|\bdo\b", line):
             # A builtin of the shell has no command line that others see.
             assert " -P" not in command or command.strip().startswith("printf "), line
+
+
+def test_the_page_s_table_is_what_came_of_the_interoperability_tests() -> None:
+    page = PAGE.read_text()
+    for version, tests in json.loads(INTEROP.read_text()).items():
+        failed = [name for name, why in tests.items() if why]
+        assert f"| MQTT {version}, {len(tests)} | {len(tests) - len(failed)} |" in page
+        assert [name for name in failed if f"`{name}`" not in page] == []
 
 
 def test_each_agent_runs_as_a_user_of_its_own(tmp_path: Path) -> None:

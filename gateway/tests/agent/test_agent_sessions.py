@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sealmq.agent.local import Local
 from sealmq.agent.seat import Delay
 from sealmq.agent.sessions import Asked, Session, Sessions
 from sealmq.agent.spool import Spool
+from sealmq.agent.subscriptions import Subscriptions
 from sealmq.agent.wire import FOREVER, Refusal, Sub
 from sealmq.client import How, Message
 from sealmq.mqtt import FilterWishes
@@ -64,7 +64,7 @@ def test_subscriptions_get_what_they_asked_for() -> None:
     mine = message()
     own[mine.number] = "c"
     asks(session, "a/+", no_local=True)
-    assert session.chooses
+    assert session.choosing
     assert session.seen(mine, mine=True) is None
     # Of another client of this user, or of another sender with the same number.
     own[mine.number] = "d"
@@ -79,7 +79,7 @@ def test_subscriptions_get_what_they_asked_for() -> None:
     # One that nobody here knows of, of a session before that.
     assert session.seen(message("z"), mine=True) == (message("z"), ())
     session.put("a/+", None)
-    assert not session.chooses
+    assert not session.choosing
 
 
 def test_retained_messages_come_as_they_were_asked_for() -> None:
@@ -127,7 +127,7 @@ async def test_what_a_kept_session_asked_for_outlives_an_agent(tmp_path: Path) -
     assert found.filters == kept.filters
     assert again.no_local.keys() == {"kept"}
     # The site has it no more.
-    assert not again.enter("kept", kept=True, present=False).chooses
+    assert not again.enter("kept", kept=True, present=False).choosing
     assert not again.no_local
     spool.close()
 
@@ -156,14 +156,14 @@ async def test_a_filter_that_stands_twice_in_one_subscribe_may_be_refused_once()
     async def settled(*_: Any) -> list[int | Refusal]:
         return [refused, 1]
 
-    local: Any = Local(SimpleNamespace(), never, never)
-    local._account = SimpleNamespace(sayable=frozenset(), user=SimpleNamespace(say={}))
-    local._seat, local._group = SimpleNamespace(client=object()), object()
-    local._session, local._settled = Session("c", {}), settled
+    account: Any = SimpleNamespace(sayable=frozenset(), user=SimpleNamespace(say={}))
+    session, seat = Session("c", {}), SimpleNamespace(client=object())
+    of: Any = Subscriptions(account, never, session, seat, never, never)  # type: ignore[arg-type]
+    of._settled = settled
     wishes = FilterWishes(), FilterWishes()
     asked = Sub(True, 1, (("a", 1), ("a", 1)), wishes=wishes)
-    assert await local._ask(asked, 1, [0, 1]) == [refused, 1]
-    assert local._session.filters["a"].granted == 1
+    assert await of._ask(asked, 1, [0, 1], never) == [refused, 1]
+    assert session.filters["a"].granted == 1
 
 
 @runs
