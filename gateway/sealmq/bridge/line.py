@@ -135,8 +135,9 @@ class Line(asyncio.BufferedProtocol):
         whole = _FRAME.size
         if self._filled >= whole:
             whole += _FRAME.unpack_from(raw, at)[0]
-        if whole >= len(raw):
-            self._raw = memoryview(bytearray(whole + _READ))
+        # By what has come, and not by what a stranger says will.
+        if whole >= len(raw) <= 2 * self._filled:
+            self._raw = memoryview(bytearray(min(whole, 2 * self._filled) + _READ))
             self._raw[: end - at] = raw[at:end]
         elif at and at != end:
             raw[: end - at] = raw[at:end]

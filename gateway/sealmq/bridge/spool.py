@@ -308,7 +308,11 @@ class Spool:
     def write(self) -> None:
         """One transaction of all that is in memory. sqlite3.Error: nothing has changed."""
         self._planned = False
-        self._write(self._seq)
+        try:
+            self._write(self._seq)
+        except BaseException:
+            self._planned = True  # nobody is answered for what is not written
+            raise
         then, self._then = self._then, []
         for told in then:
             told()

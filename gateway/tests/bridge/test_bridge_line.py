@@ -94,6 +94,23 @@ def test_a_line_with_a_frame_that_is_too_long_is_ended() -> None:
     asyncio.run(scene())
 
 
+def test_who_only_says_that_a_long_frame_comes_takes_no_memory() -> None:
+    async def scene() -> None:
+        line, transport = begun()
+        most = []
+        for piece in (framed(MOST, MESSAGE), bytes(1000), bytes(_READ), bytes(_READ)):
+            feed(line, piece)
+            most.append(len(line._raw))
+        assert most[:2] == [_READ, _READ]
+        assert most[3] <= 2 * (2 * _READ + 1005) + _READ
+        feed(line, bytes(MOST - 1000 - 2 * _READ))
+        assert await line.receive() == (MESSAGE, bytes(MOST))
+        assert not transport.aborted
+        line.abort()
+
+    asyncio.run(scene())
+
+
 def test_what_is_sent_in_parts_is_one_frame() -> None:
     async def scene() -> None:
         line, transport = begun()

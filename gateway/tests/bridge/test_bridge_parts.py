@@ -188,12 +188,14 @@ def test_a_full_disk_is_named_and_loses_nothing_that_was_taken(tmp_path: Path) -
     with pytest.raises(sqlite3.OperationalError, match="disk is full"):
         spool.write()
     assert safe == list(range(taken)), "the last one is in memory, and nobody is told it is safe"
+    spool.then(partial(safe.append, -1))
+    assert safe == list(range(taken)), "and nobody is answered"
     assert spool.count("b2") == len(spool.after("b2", 0, 1000)) == taken + 1 > 3
     for n, one in enumerate(spool.after("b2", 0, taken)):
         assert one.message.topic == f"t/{n}"
         spool.done("b2", one)
     spool.write()
-    assert (topics(spool, "b2"), safe[-1]) == ([f"t/{taken}"], taken)
+    assert (topics(spool, "b2"), safe[-2:]) == ([f"t/{taken}"], [taken, -1])
 
 
 def test_what_waits_for_no_neighbour_any_more_is_named(tmp_path: Path) -> None:
