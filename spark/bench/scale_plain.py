@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from scale_run import Java
 
 from sealmq_spark.contracts import columns
-from sealmq_spark.session import session
 
 HOUR_MS = 3_600_000
 FIELDS = (
@@ -27,8 +27,7 @@ FIELDS = (
 def run(given: argparse.Namespace) -> dict[str, Any]:
     """How many lines there were, and the CPU of Java and Python from their start on, in seconds."""
     out: Path = given.out
-    log = given.scratch / "spark.log"
-    spark = session(given.master, "sealmq bench plain", given.scratch, memory=given.memory, log=log)
+    spark = _session(given)
     java = Java(spark)
     fields = ", ".join(
         f"{name} {columns('audit')[name].dataType.simpleString()}" for name in FIELDS
@@ -48,6 +47,23 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
     given_out.agg(*ends, many).write.parquet(str(out / "disclosures"))
     found = {"cpu": java.used().cpu}
     return {"lines": audit.count(), **found}
+
+
+def _session(given: argparse.Namespace) -> SparkSession:
+    """As anybody begins one, without what a report's session knows to spare."""
+    made = (
+        SparkSession.builder.master(given.master)
+        .appName("sealmq bench plain")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", given.memory)
+        .config("spark.local.dir", str(given.scratch))
+        .config("spark.sql.shuffle.partitions", "4")
+        .getOrCreate()
+    )
+    made.sparkContext.setLogLevel("ERROR")
+    return made
 
 
 def main() -> int:
