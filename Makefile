@@ -106,7 +106,7 @@ bench-device: setup  ## what the device client costs beside TLS 1.3, into build/
 # What is measured as operators have it is installed as they do.
 evidence: setup firmware  ## PARTS (or all, hours) measured, reduced, and the tables of the pages made anew
 	@$(if $(filter none,$(PARTS)),,$(MAKE) --no-print-directory install PREFIX=build/shipped \
-	    BIN=build/shipped/bin PYTHON3=/usr/bin/python3)
+	    BIN=build/shipped PYTHON3=/usr/bin/python3)
 	@$(PYTHON) -m evidence $(if $(filter none,$(PARTS)),--reduce,$(PARTS))
 
 bench-purposes: setup  ## what purpose limitation costs, into build/bench/ (ten minutes)
