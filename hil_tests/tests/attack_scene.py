@@ -63,11 +63,12 @@ class Mosquitto:
         finally:
             os.kill(self.pid, signal.SIGCONT)
 
-    def callers(self) -> int:
-        """Connections to it, those included that it has not taken notice of yet."""
+    def callers(self) -> set[str]:
+        """Where connections to it come from, those included that it has not taken notice of yet."""
         remote = f":{self.port:04X}"
         rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
-        return sum(row.split()[2].endswith(remote) and row.split()[3] == "01" for row in rows)
+        found = (row.split()[1:4] for row in rows)
+        return {own for own, far, state in found if far.endswith(remote) and state == "01"}
 
 
 @contextmanager
