@@ -103,9 +103,9 @@ bench-gateway: setup  ## what a message costs the gateway beside brokers alone, 
 bench-device: setup  ## what the device client costs beside TLS 1.3, into build/bench/ (minutes)
 	@$(PYTHON) -m sealmq.cli bench device
 
-# What is measured as operators have it is installed as they do.
+# Bridge and agent are measured as operators have them, so they are installed as operators do.
 evidence: setup firmware  ## PARTS (or all, hours) measured, reduced, and the tables of the pages made anew
-	@$(if $(filter none,$(PARTS)),,$(MAKE) --no-print-directory install PREFIX=build/shipped \
+	@$(if $(or $(filter bridge agent,$(PARTS)),$(if $(PARTS),,all)),$(MAKE) --no-print-directory install PREFIX=build/shipped \
 	    BIN=build/shipped PYTHON3=/usr/bin/python3)
 	@$(PYTHON) -m evidence $(if $(filter none,$(PARTS)),--reduce,$(PARTS))
 

@@ -1,5 +1,5 @@
 """The event loop of processes that carry messages: uvloop if it is installed, else asyncio's; and
-what ended its tasks.
+what ended its tasks, and what a protocol wakes.
 """
 
 from __future__ import annotations
@@ -29,3 +29,9 @@ def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def wake(waits: asyncio.Future[None] | None) -> None:
+    """Whoever waits for this goes on; nobody may, or it may have been told already."""
+    if waits is not None and not waits.done():
+        waits.set_result(None)

@@ -167,19 +167,26 @@ class Paho:
         self.client.loop_stop()
 
 
+@contextlib.contextmanager
+def in_front(folder: Path) -> Iterator[Agent]:
+    """A site in that folder, and the agent in front of it."""
+    site = Site(folder)
+    site.up("--broker", "mosquitto")
+    made = Agent(site, folder)
+    made.up()
+    yield made
+    made.down()
+    site.down()
+
+
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
     """Where other users get to: each pytest that is started closes its own folders to them."""
     with tempfile.TemporaryDirectory(prefix="sealmq-") as name:
         folder = Path(name)
         folder.chmod(0o711)
-        site = Site(folder)
-        site.up("--broker", "mosquitto")
-        made = Agent(site, folder)
-        made.up()
-        yield made
-        made.down()
-        site.down()
+        with in_front(folder) as made:
+            yield made
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from running_site import ROOT, Site, until
-from test_agent import PASSWORD, Agent, Paho
+from running_site import ROOT, until
+from test_agent import PASSWORD, Agent, Paho, in_front
 
 pytestmark = pytest.mark.full
 
@@ -244,14 +244,8 @@ class ByMqttJs:
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    folder = tmp_path_factory.mktemp("agent")
-    site = Site(folder)
-    site.up("--broker", "mosquitto")
-    made = Agent(site, folder)
-    made.up()
-    yield made
-    made.down()
-    site.down()
+    with in_front(tmp_path_factory.mktemp("agent")) as made:
+        yield made
 
 
 def connected(agent: Agent) -> None:

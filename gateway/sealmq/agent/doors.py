@@ -30,6 +30,7 @@ from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from sealmq.loops import wake
 from sealmq.strangers import Strangers, source_of
 from sealmq.unix import credentials, short_path
 
@@ -162,11 +163,11 @@ class Stream(asyncio.Protocol):
         self._held += len(data)
         if self._held > _READ:
             self._transport.pause_reading()
-        _wake(self._comes)
+        wake(self._comes)
 
     def eof_received(self) -> bool:
         self._ended = True
-        _wake(self._comes)
+        wake(self._comes)
         # Without TLS it may still read what it is answered.
         return self._transport.get_extra_info("sslcontext") is None
 
@@ -174,14 +175,14 @@ class Stream(asyncio.Protocol):
         self._ended = True
         self._lost = error or ConnectionResetError("the connection is over")
         for waits in (self._comes, self._goes, self._gone):
-            _wake(waits)
+            wake(waits)
 
     def pause_writing(self) -> None:
         self._full = True
 
     def resume_writing(self) -> None:
         self._full = False
-        _wake(self._goes)
+        wake(self._goes)
 
     # --- for whoever has it ---
 
@@ -215,11 +216,6 @@ class Stream(asyncio.Protocol):
             await asyncio.wait((self._gone,), timeout=_CLOSE_S)
         finally:
             self._transport.abort()
-
-
-def _wake(waits: asyncio.Future[None] | None) -> None:
-    if waits is not None and not waits.done():
-        waits.set_result(None)
 
 
 class Web:

@@ -149,7 +149,6 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
     doors = ", ".join(map(str, config.doors))
 
     def serves() -> None:
-        garbage.started()
         say(f"the agent listens on {doors}; Ctrl-C stops it.")
         notify.notify("READY=1")
 

@@ -23,6 +23,7 @@ from hashlib import sha256
 from typing import cast
 
 from sealmq import peerkeys
+from sealmq.loops import wake
 from sealmq.site.model import Peer
 from sealmq_spec.const import MAX_PAYLOAD
 
@@ -127,7 +128,7 @@ class Line(asyncio.BufferedProtocol):
         self._unread += at
         if self._unread > _UNREAD:
             self._transport.pause_reading()
-        _wake(self._waits)
+        wake(self._waits)
 
     def _keep(self, at: int, end: int) -> None:
         """What is left from `at` on begins the buffer, which has room for more."""
@@ -146,19 +147,19 @@ class Line(asyncio.BufferedProtocol):
         self._room = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        _wake(self._room)
+        wake(self._room)
         self._room = None
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end("the peer has closed it" if error is None else _words(error))
-        _wake(self._gone)
+        wake(self._gone)
 
     def _end(self, why: str) -> None:
         self._why = self._why or why
         self._watch.cancel()
         self._transport.abort()
-        _wake(self._waits)
-        _wake(self._room)
+        wake(self._waits)
+        wake(self._room)
 
     def _silent(self) -> None:
         left = SILENT_S if self._frames else SILENT_S - (self._loop.time() - self._heard)
@@ -247,11 +248,6 @@ class Line(asyncio.BufferedProtocol):
         self._transport.close()
         await asyncio.wait((self._gone,), timeout=1)
         self._end("it was closed here")
-
-
-def _wake(waits: asyncio.Future[None] | None) -> None:
-    if waits is not None and not waits.done():
-        waits.set_result(None)
 
 
 def _context(side: int) -> ssl.SSLContext:

@@ -190,7 +190,6 @@ async def forever(
         layout, Ready(role, os.getpid(), role, True), user=pwd.getpwuid(os.geteuid()).pw_name
     )
     audit.write("start")
-    garbage.started()
     work = asyncio.create_task(_again(once, fails), name=role)
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:

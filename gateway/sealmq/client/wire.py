@@ -7,6 +7,8 @@ import os
 import socket
 from typing import cast
 
+from sealmq.loops import wake
+
 from .errors import ConnectFailed, ConnectionLost
 
 _READ = 256 * 1024
@@ -67,21 +69,21 @@ class Wire(asyncio.Protocol):
         self._waiting += len(data)
         if self._waiting > _READ:
             self._transport.pause_reading()
-        _wake(self._comes)
+        wake(self._comes)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._broken is None:
             closed = ConnectionLost("the mediator closed the connection")
             self._broken = closed if error is None else _lost(error)
         for waits in (self._comes, self._goes, self._gone):
-            _wake(waits)
+            wake(waits)
 
     def pause_writing(self) -> None:
         self._full = True
 
     def resume_writing(self) -> None:
         self._full = False
-        _wake(self._goes)
+        wake(self._goes)
 
     # --- for whoever has it ---
 
@@ -162,11 +164,6 @@ class Wire(asyncio.Protocol):
             pass
         finally:
             self._transport.abort()
-
-
-def _wake(waits: asyncio.Future[None] | None) -> None:
-    if waits is not None and not waits.done():
-        waits.set_result(None)
 
 
 def os_text(number: int) -> str:
