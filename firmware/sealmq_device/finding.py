@@ -188,7 +188,7 @@ class Places:
         finally:
             if sock:
                 sock.close()
-        # A board that sleeps has two connects in a wake, and the first went where it was last.
+        # A wake has two connects, the first to the last place. So the enrolment's is drawn, too.
         if self._given not in found:
             n = len(found)
             found.insert(_drawn(n) if self._kept else n, self._given)

@@ -1,6 +1,6 @@
-"""A board that is told to look for its mediator by mDNS: what it takes from the network, in which
-order it goes there, and what lies cost it. Answers are made by hand here; hil_tests/tests has a
-site that announces itself."""
+"""A board that looks for its mediator by mDNS: which answers it believes, in which order it tries
+what they say, and what lies cost it. Answers are made by hand here; hil_tests/tests has a site that
+announces itself."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_silence_leads_to_the_address_of_the_enrolment(
 
 @every
 def test_a_flood_of_lies_is_bounded(interpreter: str, tmp_path: Path) -> None:
-    """Sixteen packets are read, four places tried."""
+    """No more than sixteen packets are read, and no more than four places tried."""
     with board(tmp_path) as b:
         enrolled = nowhere()
         site = looks(b, port=enrolled)

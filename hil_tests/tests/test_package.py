@@ -163,7 +163,7 @@ def test_from_the_package_to_doctor_upgraded_cut_off_and_removed(
     debian.run(install.replace("install", "install -y"), fetches=True)
     for command in rest:
         debian.run(command)
-    # Each process is a user of its own, for postinst has made them.
+    # postinst has made a user for each process.
     users = debian.run("for p in /proc/[0-9]*; do stat -c %U $p 2>/dev/null; done")
     assert {"sealmq-kg", "sealmq-mediator", "sealmq-broker"} <= set(users.split())
     watched(debian)
@@ -179,7 +179,7 @@ def test_from_the_package_to_doctor_upgraded_cut_off_and_removed(
     assert "machine/1/temperature" in debian.run(f"sealmq topic list {SITE}")
     debian.run("dpkg -i /root/sealmq.deb")
 
-    # Cut off anywhere: the old one or the new one runs, and what the page says ends it.
+    # Cut off at any step, the old or the new version is there; the page's command completes it.
     for at in ("half-installed", half_way(package), "unpacked", "half-configured"):
         cut_off(debian, "/root/newer.deb", at)
         assert debian.run("sealmq --version").strip() in ("sealmq 0.1.0", "sealmq 0.1.1"), at

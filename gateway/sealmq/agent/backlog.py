@@ -63,7 +63,7 @@ class Backlog:
     def __init__(self, user: str, spool: Spool, told: Callable[[str, Refusal], None]) -> None:
         self._user, self._spool, self._told = user, spool, told
         self.waits: Callable[[], bool] = partial(spool.waits, user)
-        """Whether anything is unsent: what comes now goes behind it."""
+        """Whether anything is unsent: what comes now goes after it."""
         self.number = spool.number
         """The place of a message that has come, whether it will be kept or not."""
         # On its way to disk, or from there to the site, by origin.

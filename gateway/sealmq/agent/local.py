@@ -264,7 +264,7 @@ class Local:
             raise End(refusal)
         self._hello = hello
         if dialect.tells and account is not None and self._session is not None:
-            # After CONNACK, which nothing of the site's may come before.
+            # Saving takes a while. After CONNACK: nothing of the site's may come before that.
             await account.sessions.save(self._session)
 
     async def _resumed(self, account: Account, hello: Hello) -> Hello:

@@ -133,7 +133,7 @@ class Delay:
             await self._seat.keep_for(expiry - seconds)
 
     async def left(self) -> None:
-        """Its client has said goodbye: there is no will."""
+        """Its client has said goodbye: its will is not sent."""
         await self._end(True)
 
     async def _end(self, goodbye: bool) -> None:

@@ -332,7 +332,9 @@ class Neighbour:
         host.judge.receive(self._name, body, now)
 
     def _decided(self, line: Line, seq: int, code: int, reason: str) -> None:
-        """It is answered once what is to be kept of it is written, with all that is then."""
+        """It is answered once what is to be kept of it is written, together with all others that
+        wait for that.
+        """
         if line is not self.line:
             return  # nobody waits for it any more
         due = self._due

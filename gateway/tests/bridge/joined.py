@@ -63,7 +63,7 @@ class Joined(Site):
         return told.ask(Layout.of(self.root), op, **fields)
 
     def edges(self) -> list[Any]:
-        """Ratings that it knows; none while its bridge begins."""
+        """The ratings that this site knows; none before its bridge runs."""
         try:
             return list(self.asked("show")["edges"])
         except told.NotRunning:
