@@ -52,6 +52,8 @@ class Waits(Protocol):
 
     async def returned(self, goes_on: bool) -> None: ...
 
+    async def at_once(self) -> None: ...
+
 
 class Account:
     """told: of each refusal that no acknowledgement carries, with its topic ("" if not known)."""
@@ -75,8 +77,9 @@ class Account:
         self._timer: asyncio.TimerHandle | None = None
         self._entering = asyncio.Lock()
         self.seats = 0
-        # Wills that wait, by client identifier.
+        # Wills that are to wait, by client identifier; and those that do, the oldest first.
         self.delays: dict[str, Waits] = {}
+        self.waiting: dict[Waits, None] = {}
         self._group: asyncio.TaskGroup | None = None
         self.sayable = frozenset(m.says.option for m in registry.manifests() if m.says)
         # Why the site does not let this client in, if it does not.

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import secrets
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -92,13 +92,13 @@ class _Answers:
 
 class Local:
     """enter: which account a user name and password are of, or None. joined: told of each client
-    that has come in, and ends the one that had its place."""
+    that has come in; ends those that had its place, and returns once they have left it."""
 
     def __init__(
         self,
         pipe: Pipe,
         enter: Callable[[str | None, bytes | None], Account | None],
-        joined: Callable[[Local], None],
+        joined: Callable[[Local], Awaitable[None]],
     ) -> None:
         self._pipe, self._enter, self._joined = pipe, enter, joined
         self._dialect: Dialect | None = None
@@ -125,6 +125,7 @@ class Local:
         self._heard, self._listening = 0.0, False
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._group: asyncio.TaskGroup | None = None
+        self._left = asyncio.Event()
 
     @property
     def account(self) -> Account | None:
@@ -137,27 +138,28 @@ class Local:
         """Serve it to its end. Raises nothing that it or the site can cause."""
         end = End()
         try:
-            await self._open()
             async with asyncio.TaskGroup() as group:
                 self._group = group
+                # From the first on: one whose place is taken while it waits for the site does not
+                # take it back.
+                group.create_task(self._until_ended(), name="agent: end")
+                await self._open()
                 for name, work in (
                     ("read", self._read()),
                     ("write", self._write()),
                     ("subscribe", self._asks.run(group)),
-                    ("end", self._until_ended()),
                 ):
                     group.create_task(work, name=f"agent: {name}")
-        except End as found:
-            end = found
         except BaseExceptionGroup as errors:
             found_end = first_error(errors)
             if not isinstance(found_end, End | OSError):
                 raise found_end from None
             end = found_end if isinstance(found_end, End) else End()
-        except OSError:
-            pass
         finally:
-            await self._close(end)
+            try:
+                await self._close(end)
+            finally:
+                self._left.set()
 
     async def _close(self, end: End) -> None:
         who = self.client_id or "a client"
@@ -171,6 +173,7 @@ class Local:
                     await self._pipe.send(bytes(self._out.data))
         if self._account is not None and self._seat is not None:
             await self._leave(self._account, self._seat, end)
+        self._left.set()
         await self._pipe.close()
         if not self._ended.done():
             self._ended.cancel()
@@ -187,13 +190,19 @@ class Local:
             lasts = hello.expiry if expiry is None else expiry
             account.later(delay.vanished(lasts), f"agent: will of {self.client_id}")
             return
+        keeps = expiry is not None and seat.kept
         if delay is not None:
-            await delay.left()
+            await delay.left(hold=keeps)
         else:
-            await seat.leave(goodbye=not end.will)
+            await seat.leave(goodbye=not end.will, hold=keeps)
         # One that came meanwhile has the session.
-        if expiry is not None and seat.kept and not self._ended.done():
+        if expiry is not None and keeps and not self._ended.done():
             await seat.keep_for(expiry)
+        seat.release()
+
+    async def left(self) -> None:
+        """Returns once it says nothing more, and has left its place at the site."""
+        await self._left.wait()
 
     def end(self, refusal: Refusal) -> None:
         """From outside: another client takes its place, or the agent ends."""
@@ -256,7 +265,7 @@ class Local:
         else:
             self._account = account
             self._pipe.proved()
-            self._joined(self)
+            await self._joined(self)
             hello = await self._resumed(account, hello)
             refusal, present = await self._sit(account, dialect, hello)
         self._out.send(dialect.connack(present, refusal, made))
@@ -308,7 +317,7 @@ class Local:
             # What there is of the session ends first.
             if refusal := await seat.take():
                 return refusal
-            await seat.leave()
+            await seat.leave(hold=True)
         if refusal := await seat.take(hello.kept, hello.expiry, will):
             return refusal
         self._sends.begin(seat.client, seat.kept)

@@ -101,12 +101,19 @@ class Agent:
         same = hmac.compare_digest(_digest(password or b""), _digest(right or _NOBODY))
         return account if same and account is not None else None
 
-    def _joined(self, new: Local) -> None:
-        for local in list(self._clients):
-            same = local.account is new.account and local.client_id == new.client_id
-            if local is not new and same:
-                why = "another client has come with this client identifier"
-                local.end(Refusal("taken over", "", why))
+    async def _joined(self, new: Local) -> None:
+        had = [
+            local
+            for local in self._clients
+            if local is not new
+            and local.account is new.account
+            and local.client_id == new.client_id
+        ]
+        for local in had:
+            why = "another client has come with this client identifier"
+            local.end(Refusal("taken over", "", why))
+        for local in had:
+            await local.left()
 
     def _teller(self, user: str) -> Callable[[str, Refusal], None]:
         def tell(topic: str, refusal: Refusal) -> None:

@@ -2,7 +2,9 @@
 keeps. Only who reads, has a will, or a session that is kept takes one.
 
 A site sends a will at once. So one that is to wait (MQTT 5) is waited with, and the place is held:
-it ends with a goodbye if the client returns, and without one if not.
+it ends with a goodbye if the client returns, and without one if not. Where all places are taken and
+a client comes that needs one, the will that has waited longest goes before its time: its client is
+gone, and that is what it says.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class Seat:
         self._on_state, self._on_release = on_state, on_release
         self.client: Client | None = None
         self.kept = False
+        self._placed = False
 
     @property
     def present(self) -> bool:
@@ -48,10 +51,8 @@ class Seat:
     ) -> Refusal | None:
         """Connect; why it cannot be."""
         account = self._account
-        if account.seats >= SEATS:
-            why = f"{SEATS} clients of {account.user.name} read already; the site takes no more"
-            return Refusal("much", "agent.clients", why)
-        account.seats += 1
+        if not self._placed and (refusal := await self._place()):
+            return refusal
         seconds = expiry if kept and expiry < FOREVER else None
         client = account.reader(
             self._client_id, kept, seconds, will, self._on_state, self._on_release
@@ -59,22 +60,44 @@ class Seat:
         try:
             await account.enter(client)
         except (ClientError, SealError) as error:
-            account.seats -= 1
+            self.release()
             with contextlib.suppress(ClientError, SealError):
                 await client.disconnect()
             return _refused(error)
         except BaseException:
-            account.seats -= 1
+            self.release()
             raise
         self.client, self.kept = client, kept
         return None
 
-    async def leave(self, goodbye: bool = True) -> None:
-        """Disconnect; without a goodbye the site sends the will."""
+    async def _place(self) -> Refusal | None:
+        account = self._account
+        while account.seats >= SEATS:
+            oldest = next(iter(account.waiting), None)
+            if oldest is None:
+                why = f"{SEATS} clients of {account.user.name} read already; the site takes no more"
+                return Refusal("much", "agent.clients", why)
+            await oldest.at_once()
+        account.seats += 1
+        self._placed = True
+        return None
+
+    async def leave(self, goodbye: bool = True, hold: bool = False) -> None:
+        """Disconnect; without a goodbye the site sends the will. hold: the place is wanted again,
+        and taken or released by whoever says so."""
         client, self.client = self.client, None
-        if client is not None:
+        try:
+            if client is not None:
+                await client.disconnect(goodbye=goodbye)
+        finally:
+            if not hold:
+                self.release()
+
+    def release(self) -> None:
+        """The place is another client's to take."""
+        if self._placed:
+            self._placed = False
             self._account.seats -= 1
-            await client.disconnect(goodbye=goodbye)
 
     async def keep_for(self, seconds: int) -> None:
         """The site is told by a CONNECT for how long it keeps the session from now on: no seal
@@ -101,45 +124,65 @@ def _refused(error: ClientError | SealError) -> Refusal:
 
 
 class Delay:
-    """A will that is to wait, from CONNECT on: until its client returns, or its time has come."""
+    """A will that is to wait, from CONNECT on: until its client returns, its time has come, or its
+    place is wanted."""
 
     def __init__(self, account: Account, client_id: str, seat: Seat, seconds: int) -> None:
         self._account, self._client_id = account, client_id
         self._seat, self._seconds = seat, seconds
-        self._returned: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        # Whether it goes on with the session; None: it is gone still.
+        self._returned: bool | None = None
+        self._enough = asyncio.Event()
         self._over = asyncio.Event()
         account.delays[client_id] = self
 
     async def returned(self, goes_on: bool) -> None:
         """Its client has come again. goes_on: with this session; else its end sends the will."""
-        if not self._returned.done():
-            self._returned.set_result(goes_on)
+        if self._returned is None:
+            self._returned = goes_on
+        self._enough.set()
+        await self._over.wait()
+
+    async def at_once(self) -> None:
+        """Another client needs its place. Returns when that is free."""
+        self._account.waiting.pop(self, None)
+        self._enough.set()
         await self._over.wait()
 
     async def vanished(self, expiry: int) -> None:
         """Its client has ended without a goodbye. expiry: for how long the session is kept."""
-        seconds = min(self._seconds, expiry)
-        goes_on = timed_out = False
+        seat, clock = self._seat, asyncio.get_running_loop().time
+        began, longest = clock(), min(self._seconds, expiry)
+        # How long it has waited; None: not to its end, since the agent ends.
+        waited: int | None = None
+        self._account.waiting[self] = None
         try:
-            async with asyncio.timeout(seconds):
-                goes_on = await asyncio.shield(self._returned)
+            async with asyncio.timeout(longest):
+                await self._enough.wait()
+            waited = int(clock() - began)
         except TimeoutError:
-            timed_out = True
+            waited = longest
         finally:
-            # Also where the agent ends: the will is not lost.
-            await self._end(goes_on)
-        # A client that came meanwhile has the session, and says itself how long it is kept.
-        if timed_out and expiry < FOREVER and not self._returned.done():
-            await self._seat.keep_for(expiry - seconds)
+            self._account.waiting.pop(self, None)
+            try:
+                # Also where the agent ends: the will is not lost.
+                await seat.leave(self._returned is True, hold=True)
+                # A client that came meanwhile has the session, and says how long it is kept.
+                if self._returned is None and waited is not None and expiry < FOREVER:
+                    await seat.keep_for(expiry - waited)
+            finally:
+                self._end()
 
-    async def left(self) -> None:
-        """Its client has said goodbye: its will is not sent."""
-        await self._end(True)
-
-    async def _end(self, goodbye: bool) -> None:
+    async def left(self, hold: bool = False) -> None:
+        """Its client has said goodbye: its will is not sent. hold: as in Seat.leave."""
         try:
-            await self._seat.leave(goodbye)
+            await self._seat.leave(hold=hold)
         finally:
-            if self._account.delays.get(self._client_id) is self:
-                del self._account.delays[self._client_id]
-            self._over.set()
+            self._end(hold)
+
+    def _end(self, hold: bool = False) -> None:
+        if not hold:
+            self._seat.release()
+        if self._account.delays.get(self._client_id) is self:
+            del self._account.delays[self._client_id]
+        self._over.set()

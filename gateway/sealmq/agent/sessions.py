@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sqlite3
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from sealmq.client import Message
@@ -66,12 +66,13 @@ class Unreleased:
 
 class Asked(NamedTuple):
     """A subscription: the QoS that was asked for, and what besides. retained: whether its SUBSCRIBE
-    brings what is retained; granted: the QoS that it has."""
+    brings what is retained; granted: the QoS that it has, None while the site has not said so (a
+    connection may end before its answer)."""
 
     qos: int
     wishes: FilterWishes
     retained: bool = True
-    granted: int = 0
+    granted: int | None = None
 
 
 class Session:
@@ -141,8 +142,12 @@ class Sessions:
     def __init__(self, user: str, spool: Spool) -> None:
         self._user, self._spool = user, spool
         self._kept: dict[str, Session] = {}
-        # As they are on disk.
-        self._rows: dict[str, str] = {}
+        # Of the connection that came last, by client identifier.
+        self._here: dict[str, Session] = {}
+        # As they are on disk; None: a write has failed, so nobody knows.
+        self._rows: dict[str, str | None] = {}
+        # The newest write that is under way, by client identifier.
+        self._writes: dict[str, tuple[str | None, asyncio.Future[None]]] = {}
         self.no_local: dict[str, Session] = {}
         self._own: dict[tuple[int, int], str] = {}
 
@@ -163,18 +168,19 @@ class Sessions:
 
     def enter(self, client_id: str, kept: bool, present: bool = False) -> Session:
         """Of a client that comes in. present: the site has its session still. Of very many the
-        newest stay."""
+        newest stay, and those whose clients are here."""
         if not kept:
-            return Session(client_id, self._own)
+            session = self._here[client_id] = Session(client_id, self._own)
+            return session
         held = self._kept.pop(client_id, None)
         session = held if held is not None and present else Session(client_id, self._own)
         if session is not held:
             self.no_local.pop(client_id, None)
         session.kept = True
-        self._kept[client_id] = session
+        self._kept[client_id] = self._here[client_id] = session
         self.chosen(session)
-        while len(self._kept) > _SESSIONS:
-            self.forget(next(iter(self._kept)))
+        if len(self._kept) > _SESSIONS:
+            self.forget(next((one for one in self._kept if one not in self._here), client_id))
         unreleased = sum(len(one.received) for one in self._kept.values())
         for one in self._kept.values():
             if unreleased <= _ALL_UNRELEASED or one is session:
@@ -190,7 +196,10 @@ class Sessions:
         return 0 if session is None else session.expiry
 
     def chosen(self, session: Session) -> None:
-        """Its subscriptions are others now."""
+        """Its subscriptions are others now. What is late, of a connection whose place another one
+        has, says nothing about that one's."""
+        if self._here.get(session.client_id, session) is not session:
+            return
         if any(one.wishes.no_local for one in session.filters.values()):
             self.no_local[session.client_id] = session
         else:
@@ -203,7 +212,9 @@ class Sessions:
             del self._own[next(iter(self._own))]
 
     def leave(self, session: Session) -> None:
-        """Its connection has ended."""
+        """Its connection has ended, and no other one has its session."""
+        if self._here.get(session.client_id) is session:
+            del self._here[session.client_id]
         if not session.kept:
             self._no_more(session)
 
@@ -213,33 +224,49 @@ class Sessions:
             del self.no_local[session.client_id]
 
     async def save(self, session: Session) -> None:
-        """On disk, if it is kept: what its subscriptions ask for. A disk that fails is told in the
-        log: they are as they were asked for while this agent lives."""
-        if not session.kept:
+        """On disk when this returns, if it is kept: what its subscriptions ask for. A disk that
+        fails is told in the log: they are as they were asked for while this agent lives, and the
+        next time writes them."""
+        client_id = session.client_id
+        if self._kept.get(client_id) is not session:
             return
         filters = {
             filt: (one.qos, one.wishes, one.retained, one.granted)
             for filt, one in session.filters.items()
         }
         text = json.dumps([session.expiry, filters])
-        if self._rows.get(session.client_id) == text:
-            return
-        self._rows[session.client_id] = text
-        try:
-            await self._spool.keep_session(self._user, session.client_id, text)
-        except sqlite3.Error as error:
-            what = f"what {session.client_id!r} subscribed to is not on disk"
-            log.error("%s", f"{self._user}: {what}: {error}")
+        said, write = self._writes.get(client_id, (None, None))
+        if write is None or said != text:
+            if write is None and self._rows.get(client_id) == text:
+                return
+            write = self._write(client_id, text)
+        # The write goes on if whoever waits for it is cancelled.
+        await asyncio.wait([write])
 
     def forget(self, client_id: str) -> None:
         """It is over."""
         self._kept.pop(client_id, None)
         self.no_local.pop(client_id, None)
-        if self._rows.pop(client_id, None) is None:
-            return
+        if client_id in self._rows or client_id in self._writes:
+            self._write(client_id, None)
 
-        def done(future: asyncio.Future[None]) -> None:
-            if not future.cancelled() and (error := future.exception()):
-                log.error("%s", f"{self._user}: {client_id!r} stays on disk, and is over: {error}")
+    def _write(self, client_id: str, text: str | None) -> asyncio.Future[None]:
+        """None: its row goes."""
+        write = self._spool.keep_session(self._user, client_id, text)
+        self._writes[client_id] = text, write
+        write.add_done_callback(partial(self._written, client_id, text))
+        return write
 
-        self._spool.keep_session(self._user, client_id, None).add_done_callback(done)
+    # In the order in which they were asked for.
+    def _written(self, client_id: str, text: str | None, write: asyncio.Future[None]) -> None:
+        if (newest := self._writes.get(client_id)) is not None and newest[1] is write:
+            del self._writes[client_id]
+        error = write.exception()
+        if error is not None:
+            self._rows[client_id] = None
+            what = "stays on disk, and is over" if text is None else "is not on disk as it is now"
+            log.error("%s", f"{self._user}: the session of {client_id!r} {what}: {error}")
+        elif text is None:
+            self._rows.pop(client_id, None)
+        else:
+            self._rows[client_id] = text

@@ -99,13 +99,13 @@ class Subscriptions:
         return answers
 
     def _has(self, asked: Sub, i: int) -> int | None:
-        """The QoS of a subscription that is there, if no more is asked for: with retain handling 1
-        it brings nothing again."""
+        """The QoS of a subscription that the site has granted, if no more is asked for: with retain
+        handling 1 it brings nothing again."""
         if not asked.wishes or asked.said:
             return None
         (filt, qos), wishes = asked.filters[i], asked.wishes[i]
         held = self._session.filters.get(filt)
-        if held is None or held.qos != qos or wishes.retained != 1:
+        if held is None or held.granted is None or held.qos != qos or wishes.retained != 1:
             return None
         self._session.put(filt, held._replace(wishes=wishes))
         return held.granted
@@ -138,16 +138,22 @@ class Subscriptions:
         puts: list[tuple[Asked, Asked | None]] = []
         for i in which if asked.wishes else ():
             held, wishes = session.filters.get(asked.filters[i][0]), asked.wishes[i]
-            retained = wishes.retained == 0 or (wishes.retained == 1 and held is None)
+            new = held is None or held.granted is None
+            retained = wishes.retained == 0 or (wishes.retained == 1 and new)
             one = Asked(qos, wishes, retained)
             puts.append((one, session.put(asked.filters[i][0], one)))
+        for filt in () if asked.add else filters:
+            # No answer may come: then nobody knows whether the site has it still.
+            if (held := session.filters.get(filt)) is not None:
+                session.put(filt, held._replace(granted=None))
         found = await self._settled(seat.client, asked, qos, filters, said)
         for filt, answer, (one, held) in zip(filters, found, puts, strict=False):
             # A filter may stand there twice, and be refused once.
             now = held if isinstance(answer, Refusal) else one._replace(granted=answer)
             session.put(filt, now)
-        for filt in () if asked.add else filters:
-            session.put(filt, None)
+        for filt, answer in () if asked.add else zip(filters, found, strict=True):
+            if not isinstance(answer, Refusal):
+                session.put(filt, None)
         return found
 
     async def _settled(

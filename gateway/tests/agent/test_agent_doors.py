@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +17,11 @@ from websockets.exceptions import ConnectionClosed
 
 from sealmq import loops
 from sealmq.agent import doors as module
+from sealmq.agent.account import SEATS
 from sealmq.agent.config import Config, Door
 from sealmq.agent.doors import STRANGERS, Stream, opened
 from sealmq.agent.local import Local, Pipe
+from sealmq.agent.run import Agent
 from sealmq.agent.sessions import Sessions
 from sealmq.agent.wire import MAX_CONNECT, Refusal
 from sealmq.client import Refused
@@ -210,7 +212,7 @@ class Wire:
     def __init__(self) -> None:
         self.says: asyncio.Queue[bytes] = asyncio.Queue()
         self.came = b""
-        self.known = False
+        self.known = self.closed = False
 
     async def read(self) -> bytes:
         return await self.says.get()
@@ -218,7 +220,8 @@ class Wire:
     async def send(self, data: bytes) -> None:
         self.came += data
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        self.closed = True
 
     def proved(self) -> None:
         self.known = True
@@ -267,6 +270,7 @@ class Account:
         self.kept: list[bool] = []
         self.expiries: list[int | None] = []
         self.delays: dict[str, Any] = {}
+        self.waiting: dict[Any, None] = {}
         self.sessions = Sessions("ha", Disk())  # type: ignore[arg-type]
 
     async def until_up(self, seconds: float) -> bool:
@@ -284,11 +288,15 @@ class Account:
     async def enter(self, seat: Seat) -> None: ...
 
 
+async def alone(local: Local) -> None:
+    """Nobody else has its client identifier."""
+
+
 @contextlib.asynccontextmanager
 async def joined(connect: bytes) -> AsyncIterator[tuple[Local, Wire, Account]]:
     """A client that is in."""
     wire, account = Wire(), Account()
-    local = Local(wire, lambda user, password: account, lambda local: None)  # type: ignore[arg-type, return-value]
+    local = Local(wire, lambda user, password: account, alone)  # type: ignore[arg-type, return-value]
     task = asyncio.ensure_future(local.run())
     wire.says.put_nowait(connect)
     await calm()
@@ -415,6 +423,71 @@ def test_who_comes_back_at_once_has_the_session_and_not_its_end() -> None:
                 closed.set()
                 await calm()
                 assert account.kept == [True]
+
+    played(story)
+
+
+@contextlib.asynccontextmanager
+async def house(account: Account) -> AsyncIterator[Callable[[bytes], Awaitable[Wire]]]:
+    """Clients come, as an agent lets them in."""
+    agent: Any = SimpleNamespace(_clients=set())
+    tasks = []
+
+    async def comes(connect: bytes) -> Wire:
+        wire = Wire()
+        of: Any = account
+        local = Local(wire, lambda *_: of, lambda new: Agent._joined(agent, new))  # type: ignore[arg-type]
+        agent._clients.add(local)
+        tasks.append(asyncio.ensure_future(local.run()))
+        tasks[-1].add_done_callback(lambda _: agent._clients.discard(local))
+        wire.says.put_nowait(connect)
+        await calm()
+        return wire
+
+    yield comes
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_a_client_that_comes_again_has_its_own_place_where_all_are_taken() -> None:
+    async def story() -> None:
+        account = Account()
+        account.seats = SEATS - 1
+        async with house(account) as comes:
+            first = await comes(build.connect("id", clean_session=False))
+            second = await comes(build.connect("id", clean_session=False))
+            assert (first.came[:4], second.came[:4]) == (b"\x20\2\1\0",) * 2
+            assert first.closed
+            assert account.seats == SEATS
+            third = await comes(build.connect("other", clean_session=False))
+            assert third.came[3] != 0
+            assert (account.seats, second.closed) == (SEATS, False)
+
+    played(story)
+
+
+def test_a_client_whose_place_is_taken_while_it_waits_for_the_site_does_not_take_it_back() -> None:
+    async def story() -> None:
+        site = asyncio.Event()
+        entered: list[str] = []
+
+        class Slow(Account):
+            async def enter(self, seat: Seat) -> None:
+                await site.wait()
+                entered.append("in")
+
+        account = Slow()
+        async with house(account) as comes:
+            first = await comes(
+                build.connect("id", clean_session=False) + build.subscribe(1, [("a", 1)])
+            )
+            second = await comes(build.connect("id", clean_session=False))
+            assert (first.closed, first.came, second.came) == (True, b"", b"")
+            site.set()
+            await calm()
+            assert (entered, second.came[:4]) == (["in"], b"\x20\2\1\0")
+            assert (account.seats, second.closed) == (1, False)
 
     played(story)
 

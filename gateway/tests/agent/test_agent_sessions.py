@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sqlite3
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from sealmq.agent.seat import Delay
+from sealmq.agent.account import SEATS
+from sealmq.agent.seat import Delay, Seat
 from sealmq.agent.sessions import Asked, Session, Sessions
 from sealmq.agent.spool import Spool
 from sealmq.agent.subscriptions import Subscriptions
-from sealmq.agent.wire import FOREVER, Refusal, Sub
+from sealmq.agent.wire import FOREVER, End, LastWill, Refusal, Sub
 from sealmq.client import How, Message
 from sealmq.mqtt import FilterWishes
 from sealmq_spec.const import LIVE, M1_HEAD, RETAINED
@@ -150,6 +153,145 @@ async def test_a_client_that_took_anothers_place_does_not_get_its_own_messages(
 
 
 @runs
+async def test_what_is_late_of_a_connection_that_was_taken_over_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    spool = Spool(tmp_path / "s.db", ["u"])
+    sessions = Sessions("u", spool)
+    for kept in (False, True):
+        old = sessions.enter("c", kept=kept)
+        new = sessions.enter("c", kept=kept, present=False)
+        asks(new, "a/#", no_local=True)
+        asks(old, "old", no_local=True)
+        for session in (new, old):
+            sessions.chosen(session)
+            await sessions.save(session)
+        assert sessions.no_local == {"c": new}
+        sessions.leave(old)
+        assert sessions.no_local == {"c": new}, "it gets its own messages"
+        asks(old, "old")
+        sessions.chosen(old)
+        assert sessions.no_local == {"c": new}
+        sessions.leave(new)
+    assert not sessions._here
+    [(_, text)] = await spool.sessions("u")
+    assert "old" not in text
+    spool.close()
+
+
+@runs
+async def test_a_session_that_the_disk_did_not_take_is_written_with_the_next_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = Spool(tmp_path / "s.db", ["u"])
+    sessions = Sessions("u", spool)
+    session = sessions.enter("c", kept=True)
+    asks(session, "a")
+    keep, full = spool.keep_session, True
+
+    def broken(db: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    def kept(user: str, client: str, said: str | None) -> asyncio.Future[None]:
+        return spool._ask(broken) if full else keep(user, client, said)
+
+    spool.keep_session = kept  # type: ignore[method-assign]
+    await sessions.save(session)
+    assert "disk is full" in caplog.text
+    full = False
+    await sessions.save(session)
+    [(client, text)] = await spool.sessions("u")
+    assert (client, '"a"' in text) == ("c", True)
+    # The same for one that is over, and for what is written when that could not be.
+    full = True
+    sessions.forget("c")
+    await spool.sessions("u")
+    full = False
+    session = sessions.enter("c", kept=True)
+    sessions.forget("c")
+    assert await spool.sessions("u") == []
+    assert not sessions._rows
+    assert not sessions._writes
+    spool.close()
+
+
+@runs
+async def test_nobody_is_told_that_a_session_is_on_disk_before_it_is(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s.db", ["u"])
+    sessions = Sessions("u", spool)
+    session = sessions.enter("c", kept=True)
+    asks(session, "a")
+    disk = threading.Event()
+    spool._ask(lambda _: disk.wait(20))
+    first = asyncio.create_task(sessions.save(session))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(sessions.save(session))
+    await asyncio.sleep(0.01)
+    assert not second.done(), "SUBACK before the disk"
+    # A connection that ends while it waits leaves the write to go on.
+    first.cancel()
+    disk.set()
+    await second
+    assert await spool.sessions("u") != []
+    # One that is under way when its session is over goes, too.
+    asks(session, "b")
+    third = asyncio.create_task(sessions.save(session))
+    await asyncio.sleep(0)
+    sessions.forget("c")
+    await third
+    assert await spool.sessions("u") == []
+    spool.close()
+
+
+@runs
+async def test_of_very_many_sessions_those_of_clients_that_are_here_stay(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s.db", ["u"])
+    sessions = Sessions("u", spool)
+    first = sessions.enter("here", kept=True)
+    for n in range(300):
+        sessions.leave(sessions.enter(str(n), kept=True))
+    assert len(sessions._kept) == 256
+    asks(first, "a")
+    await sessions.save(first)
+    assert [client for client, _ in await spool.sessions("u")] == ["here"]
+    spool.close()
+
+
+@pytest.mark.parametrize("add", [True, False])
+@runs
+async def test_a_subscription_that_the_site_has_not_answered_is_not_taken_for_granted(
+    add: bool,
+) -> None:
+    """A SUBACK from memory for what the site may never have heard of would be silence for ever."""
+    asked_for: list[tuple[str, ...]] = []
+
+    async def settled(_seat: Any, _asked: Any, _qos: int, filters: list[str], _said: Any) -> Any:
+        asked_for.append(tuple(filters))
+        if len(asked_for) == 1:
+            raise End(Refusal("away", "agent.away", "the connection broke"))
+        return [1] * len(filters)
+
+    account: Any = SimpleNamespace(sayable=frozenset(), user=SimpleNamespace(say={}))
+    session, seat = Session("c", {}), SimpleNamespace(client=object())
+    if not add:
+        session.put("a", Asked(1, FilterWishes(retained=1), granted=1))
+    wishes = (FilterWishes(retained=1),)
+    asked = Sub(True, 1, (("a", 1),), wishes=wishes)
+    of: Any = Subscriptions(account, never, session, seat, never, never)  # type: ignore[arg-type]
+    of._settled = settled
+    with pytest.raises(End):
+        await of._answers(asked if add else Sub(False, 1, (("a", 1),)), never)
+    # It comes back, and its session with it.
+    again: Any = Subscriptions(account, never, session, seat, never, never)  # type: ignore[arg-type]
+    again._settled = settled
+    assert await again._answers(asked, never) == [1]
+    assert asked_for == [("a",)] * 2, "answered from memory"
+    assert session.filters["a"].retained, "what is retained came with the answer that was lost"
+    assert await again._answers(asked, never) == [1]
+    assert len(asked_for) == 2
+
+
+@runs
 async def test_a_filter_that_stands_twice_in_one_subscribe_may_be_refused_once() -> None:
     refused = Refusal("much", "", "too many")
 
@@ -178,15 +320,19 @@ async def test_own_messages_take_bounded_memory(tmp_path: Path) -> None:
     spool.close()
 
 
-class Seat:
+class Held:
     """Says how it was left, and for how long the session is kept from then on."""
 
     def __init__(self) -> None:
         self.left: list[bool] = []
         self.kept: list[int] = []
+        self.placed = True
 
-    async def leave(self, goodbye: bool = True) -> None:
+    async def leave(self, goodbye: bool = True, hold: bool = False) -> None:
         self.left.append(goodbye)
+
+    def release(self) -> None:
+        self.placed = False
 
     async def keep_for(self, seconds: int) -> None:
         self.kept.append(seconds)
@@ -205,14 +351,15 @@ async def test_a_will_waits_for_its_delay_or_the_session_s_end(
         return timeout(0.01)
 
     monkeypatch.setattr(asyncio, "timeout", quick)
-    seat: Any = Seat()
-    account: Any = SimpleNamespace(delays={})
+    seat: Any = Held()
+    account: Any = SimpleNamespace(delays={}, waiting={})
     one = Delay(account, "c", seat, delay)
     assert account.delays == {"c": one}
     await one.vanished(expiry)
     assert waits == [min(delay, expiry)]
     assert (seat.left, seat.kept) == ([False], kept)
-    assert account.delays == {}
+    assert not seat.placed
+    assert account.delays == account.waiting == {}
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
@@ -220,8 +367,8 @@ async def test_a_will_waits_for_its_delay_or_the_session_s_end(
 async def test_a_client_that_returns_has_its_will_dropped_unless_it_begins_anew(
     goes_on: bool,
 ) -> None:
-    seat: Any = Seat()
-    account: Any = SimpleNamespace(delays={})
+    seat: Any = Held()
+    account: Any = SimpleNamespace(delays={}, waiting={})
     one = Delay(account, "c", seat, 3600)
     waits = asyncio.create_task(one.vanished(7200))
     await asyncio.sleep(0)
@@ -232,11 +379,11 @@ async def test_a_client_that_returns_has_its_will_dropped_unless_it_begins_anew(
 
 @runs
 async def test_a_client_that_returns_just_as_its_will_goes_keeps_its_session() -> None:
-    account: Any = SimpleNamespace(delays={})
+    account: Any = SimpleNamespace(delays={}, waiting={})
     comes: list[asyncio.Task[None]] = []
 
-    class Slow(Seat):
-        async def leave(self, goodbye: bool = True) -> None:
+    class Slow(Held):
+        async def leave(self, goodbye: bool = True, hold: bool = False) -> None:
             comes.append(asyncio.create_task(one.returned(goes_on=True)))
             await asyncio.sleep(0.01)
             await super().leave(goodbye)
@@ -249,11 +396,82 @@ async def test_a_client_that_returns_just_as_its_will_goes_keeps_its_session() -
 
 
 @runs
-async def test_an_agent_that_ends_sends_wills_that_wait() -> None:
-    seat: Any = Seat()
-    account: Any = SimpleNamespace(delays={})
+async def test_an_agent_that_ends_sends_wills_that_wait_and_asks_the_site_for_no_more() -> None:
+    seat: Any = Held()
+    account: Any = SimpleNamespace(delays={}, waiting={})
     waits = asyncio.create_task(Delay(account, "c", seat, 3600).vanished(7200))
     await asyncio.sleep(0)
     waits.cancel()
     await asyncio.gather(waits, return_exceptions=True)
-    assert seat.left == [False]
+    assert (seat.left, seat.kept, seat.placed) == ([False], [], False)
+
+
+class House:
+    """An account whose site lets everybody in. said: what became of its connections, in order."""
+
+    user = SimpleNamespace(name="u")
+
+    def __init__(self) -> None:
+        self.seats = 0
+        self.delays: dict[str, Any] = {}
+        self.waiting: dict[Any, None] = {}
+        self.said: list[tuple[str, str, int | bool | None]] = []
+        self.sessions = SimpleNamespace(forget=lambda _: None)
+        self.most = 0
+
+    def reader(self, client_id: str, kept: bool, expiry: int | None, *_: Any) -> Any:
+        async def disconnect(goodbye: bool = True) -> None:
+            await asyncio.sleep(0)
+            self.said.append(("left", client_id, goodbye))
+
+        self.said.append(("came", client_id, expiry))
+        return SimpleNamespace(disconnect=disconnect, present=True)
+
+    async def enter(self, _: Any) -> None:
+        self.most = max(self.most, self.seats)
+        await asyncio.sleep(0)
+
+    async def sits(self, client_id: str, delay: int = 0) -> tuple[Delay | None, Refusal | None]:
+        one: Any = self
+        seat = Seat(one, client_id, never, never)
+        refusal = await seat.take(delay > 0, 7200, LastWill("t", b"", 0, False) if delay else None)
+        return (Delay(one, client_id, seat, delay) if delay else None), refusal
+
+
+@runs
+async def test_a_will_that_waits_gives_its_place_to_a_client_that_comes_the_oldest_first() -> None:
+    house = House()
+    gone = {}
+    for n in range(SEATS):
+        delay, refusal = await house.sits(f"gone-{n}", 3600)
+        assert delay is not None
+        assert refusal is None
+        gone[n] = delay
+    # Here they all are: nobody's will is sent.
+    _, refusal = await house.sits("new")
+    assert refusal is not None
+    assert refusal.rule == "agent.clients"
+    tasks = []
+    # In another order than they came in.
+    for n in reversed(range(SEATS)):
+        tasks.append(asyncio.create_task(gone[n].vanished(7200)))
+        await asyncio.sleep(0)
+    house.said.clear()
+    come = [house.sits(f"new-{n}") for n in range(3)]
+    assert [refusal for _, refusal in await asyncio.gather(*come)] == [None] * 3
+    left = [(who, goodbye) for what, who, goodbye in house.said if what == "left"]
+    # Each sends its will, and says for how long its session is kept from then on.
+    for n in (13, 12, 11):
+        mine = [goodbye for who, goodbye in left if who == f"gone-{n}"]
+        assert mine == [False, True], n
+        assert ("came", f"gone-{n}", 7200) in house.said
+    assert len(left) == 6, "no more wills than places were needed"
+    assert (house.seats, house.most, len(house.waiting)) == (SEATS, SEATS, SEATS - 3)
+    # One that returns has its place and session, and its will is dropped.
+    await gone[0].returned(goes_on=True)
+    assert house.said[-1] == ("left", "gone-0", True)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert house.seats == 3
+    assert not house.delays

@@ -618,7 +618,7 @@ class Seat:
 
 def local_of(account: Any, seat: Any = None) -> Local:
     """A client that is in, with its session kept."""
-    made = Local(None, lambda *_: account, lambda _: None)  # type: ignore[arg-type]
+    made = Local(None, lambda *_: account, lambda _: None)  # type: ignore[arg-type, return-value]
     made._account, made._dialect = account, Three()
     made._delivery = Delivery(account, "c", Three(), 20, made._out)
     made._delivery.begin(seat, kept=True)
