@@ -13,6 +13,7 @@ has come there.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import math
 import os
@@ -32,8 +33,10 @@ from .journal_file import Ahead, Entry, Segment, pack, read, retained_elsewhere,
 log = logging.getLogger("sealmq.mediator")
 
 MOST = 128 * 1024 * 1024
-# One client's part of it is a fourth: a client that fills its part is refused, others are not.
+# One client's part of it is a quarter: a client that fills its part is refused, others are not.
 SHARE = 4
+# By which rule: what a client has there itself, or all else.
+CLIENTS_PART, ANYBODYS = "mediator.publish.journal-full", "mediator.publish.journal"
 # How long an entry that is not acknowledged holds its segment; the second when the journal, or one
 # client's part of it, is more than half full.
 LONGEST_S = 300.0
@@ -61,8 +64,8 @@ class Journal:
 
     `told` hears why nothing can be taken, and None when it can again; `dropped` how many bytes were
     lost, and why. `folder` None: no journal,
-    everything is durable at once. `clock`: seconds that only rise. `most`: bytes. `as_event` calls
-    what tells of all that has come to the disk together (Events.run).
+    everything is durable at once. `clock`: seconds that only rise. `most`: bytes, of one of so many
+    `workers`. `as_event` calls what tells of all that has come to the disk together (Events.run).
     """
 
     def __init__(
@@ -75,13 +78,15 @@ class Journal:
         clock: Callable[[], float] = time.monotonic,
         most: int = MOST,
         as_event: Callable[..., None] = lambda call, *words: call(*words),
+        workers: int = 1,
     ) -> None:
         self._as_event = as_event
+        self._workers = workers
         self._folder, self._saved, self._autosave_s = folder, saved, autosave_s
         self._told, self._dropped, self._clock = told, dropped, clock
         self._loop = asyncio.get_running_loop()
         self._disk = Disk("sealmq journal")
-        self.most = most
+        self._most = most
         self.seq = 0
         self.durable = 0
         # The newest stamp here and in other workers' journals, and how far stamps lead the clock.
@@ -121,6 +126,17 @@ class Journal:
             self._start(folder)
 
     @property
+    def most(self) -> int:
+        """How many bytes it may have."""
+        return self._most
+
+    @most.setter
+    def most(self, size: int) -> None:
+        """In force at once: a full one may have room again."""
+        self._most = size
+        self._roomy()
+
+    @property
     def on(self) -> bool:
         """Whether there is one."""
         return self._folder is not None
@@ -147,14 +163,25 @@ class Journal:
 
     # --- what comes ---
 
-    def refuses(self, client: int) -> str | None:
-        """Why nothing more is taken from this client; None when it is."""
-        if self._failing is None and self._shares[client] * SHARE > self.most:
-            return (
-                f"the broker has not saved the last {self._shares[client] >> 20} MiB of this "
-                "client yet; that is all that it may have in the journal"
+    def refuses(self, client: int) -> tuple[str, str] | None:
+        """By which rule, and why, nothing more is taken from this client; None when it is."""
+        if self._failing is not None:
+            return ANYBODYS, self._failing
+        if self._shares[client] * SHARE > self.most:
+            return CLIENTS_PART, (
+                f"the part of the journal that this client may have is full: "
+                f"{_mib(self._shares[client])} wait for the broker to save them, and one client "
+                f"may have {_mib(self.most // SHARE)}, a quarter of {self._bound()}; it has to "
+                "publish more slowly, or journal_mib has to be raised"
             )
-        return self._failing
+        return None
+
+    def _bound(self) -> str:
+        """What says how large it may be."""
+        setting = f"[limits] journal_mib = {(self.most * self._workers) >> 20}"
+        if self._workers == 1:
+            return setting
+        return f"a worker's {_mib(self.most)} ({setting} for {self._workers} workers)"
 
     def append(
         self,
@@ -193,10 +220,15 @@ class Journal:
         if not self._busy:
             self._plan()
         if self._waiting > WAITING_BYTES:
-            self._fail("the disk is too slow for what comes")
+            much = _mib(WAITING_BYTES)
+            self._fail(
+                f"the disk is too slow for the journal: more than {much} wait to be written, which "
+                "no setting raises; a faster disk, or clients that publish less"
+            )
         if self._size > self.most and self._full is None:
-            mib = self._size >> 20
-            self._full = f"the journal is full: the broker has not saved the last {mib} MiB yet"
+            self._full = f"the journal is full: {_mib(self._size)} wait for the broker to save "
+            self._full += f"them, of all clients; the bound is {self._bound()}: see whether the "
+            self._full += "broker saves, or raise journal_mib"
             self._tell()
         return self.seq
 
@@ -285,8 +317,7 @@ class Journal:
 
     def _written(self, segment: Segment, data: bytes, last: int, error: Exception | None) -> None:
         if error is not None:
-            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else ""
-            self._fail(f"the journal cannot be written: {reason or type(error).__name__}")
+            self._fail(f"the journal cannot be written: {_reason(error)}")
             self._loop.call_later(_RETRY_S, self._write, segment, data, last)
             return
         self._waiting -= len(data)
@@ -471,6 +502,9 @@ class Journal:
         for client in [c for c in segment.shares if self._shares[c] <= 0]:
             del self._shares[client]
         self._disk.do(segment.end, True)
+        self._roomy()
+
+    def _roomy(self) -> None:
         if self._full is not None and self._size < self.most // 4 * 3:
             self._full = None
             self._tell()
@@ -493,3 +527,15 @@ class Journal:
         for segment in self._segments:
             self._disk.do(segment.end, False)
         self._disk.close()
+
+
+def _reason(error: Exception) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None:
+        return type(error).__name__
+    mend = "; free the disk that the site's state lies on"
+    return os.strerror(number) + (mend if number in (errno.ENOSPC, errno.EDQUOT) else "")
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.3g} MiB" if size < 100 << 20 else f"{size >> 20} MiB"

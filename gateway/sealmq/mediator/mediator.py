@@ -98,6 +98,7 @@ class Mediator:
             self._journal_dropped,
             most=begin.journal_most(config),
             as_event=self.events.run,
+            workers=begin.workers,
         )
         site.refuses = self.journal.refuses
         capacity = Capacity.of_this_process()

@@ -289,7 +289,7 @@ def test_a_client_that_releases_nothing_does_not_use_up_the_part_of_another_one(
             w.journal.broker_back([])
             await w.journal.safe(w.put(b"never released", qos=2, client=7))
             await w.accepted(b"x" * 2100, client=8)
-            assert "this client" in str(w.journal.refuses(8))
+            assert refused(w, 8)[0] == "mediator.publish.journal-full"
             w.saves(int(HURRIED_S / 5) + 4)
             await until(lambda: w.held() == [])
             assert w.journal.refuses(8) is None
@@ -349,8 +349,10 @@ def test_when_it_is_full_more_is_refused_and_nothing_is_given_up(tmp_path: Path)
                 await w.accepted(b"%d" % n * 700, client=n)
                 w.tick(SEGMENT_S + 1)
             await w.accepted(b"4" * 700, client=4)
-            assert "is full" in str(w.journal.refuses(5))
-            assert w.told == [w.journal.refuses(5)]
+            assert refused(w, 5)[0] == "mediator.publish.journal"
+            assert w.told == [refused(w, 5)[1]]
+            assert w.told[0].startswith("the journal is full: 0.00")
+            assert "[limits] journal_mib = " in w.told[0]
             w.tick(2 * LONGEST_S)
             assert [payload[:1] for payload in w.held()] == [b"0", b"1", b"2", b"3", b"4"]
             w.saves(4)
@@ -368,12 +370,71 @@ def test_a_client_that_fills_its_share_is_refused_and_no_other(tmp_path: Path) -
             w.journal.most = 4000
             w.journal.broker_back([])
             await w.accepted(b"x" * 1000, client=7)
-            assert "this client" in str(w.journal.refuses(7))
+            assert refused(w, 7)[0] == "mediator.publish.journal-full"
             assert w.journal.refuses(8) is None
             assert w.told == []
             w.tick(SEGMENT_S + 1)
             w.saves(4)
             assert w.journal.refuses(7) is None
+
+    run(story)
+
+
+def refused(w: Any, client: int) -> tuple[str, str]:
+    found = w.journal.refuses(client)
+    assert found is not None
+    rule, reason = found
+    return str(rule), str(reason)
+
+
+@pytest.mark.parametrize(
+    ("workers", "bound"),
+    [
+        (1, "[limits] journal_mib = 4;"),
+        (4, "a worker's 4 MiB ([limits] journal_mib = 16 for 4 workers);"),
+    ],
+)
+def test_a_refusal_says_which_bound_it_is_how_large_and_what_to_do(
+    tmp_path: Path, workers: int, bound: str
+) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            w.journal.most, w.journal._workers = 4 << 20, workers
+            w.journal.broker_back([])
+            for _ in range(65):
+                w.put(bytes(1 << 14), client=7)
+            rule, why = refused(w, 7)
+            assert rule == "mediator.publish.journal-full"
+            assert "1.02 MiB wait" in why
+            assert f"one client may have 1 MiB, a quarter of {bound}" in why
+            assert "publish more slowly, or journal_mib has to be raised" in why
+            for n in range(260):
+                w.put(bytes(1 << 14), client=100 + n)
+            # Now it is for all, and that is said first.
+            rule, why = refused(w, 7)
+            assert rule == "mediator.publish.journal"
+            assert f"of all clients; the bound is {bound[:-1]}: see whether" in why
+            assert len(why) < 300, "sealmq status shows no more"
+            # What it says to do is in force at once.
+            w.journal.most = 8 << 20
+            assert w.journal.refuses(7) is None
+            assert w.told[1:] == [None]
+
+    run(story)
+
+
+def test_a_disk_that_is_too_slow_is_told_from_a_journal_that_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "WAITING_BYTES", 1 << 20)
+
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            for n in range(70):
+                w.put(bytes(1 << 14), client=n)
+            rule, why = refused(w, 0)
+            assert rule == "mediator.publish.journal"
+            assert why.startswith("the disk is too slow for the journal: more than 1 MiB wait")
 
     run(story)
 
@@ -421,7 +482,8 @@ def test_a_full_disk_is_told_nothing_is_lost_and_it_goes_on(
             seq = w.put(b"one")
             await until(lambda: w.journal.refuses(0) is not None)
             assert w.journal.durable == 0
-            assert w.told == [f"the journal cannot be written: {os.strerror(errno.ENOSPC)}"]
+            reason = f"{os.strerror(errno.ENOSPC)}; free the disk that the site's state lies on"
+            assert w.told == [f"the journal cannot be written: {reason}"]
             assert w.held() == []
             full = False
             await w.journal.safe(seq)

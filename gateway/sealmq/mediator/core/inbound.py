@@ -173,7 +173,8 @@ class Inbound:
                 self._refuse(packet, of(site.engine.refusal(decision.rule, reason), ctr))
                 return
             if qos and (full := site.refuses(s.client.number)) is not None:
-                self._refuse(packet, of(Unavailable(full), ctr), "mediator.publish.journal")
+                rule, why = full
+                self._refuse(packet, of(Unavailable(why), ctr), rule)
                 return
             m3_raw, m3 = self._seal(packet, opened, decision)
         except SealError as error:

@@ -38,9 +38,9 @@ def _none(client: int) -> str | None:
 class Site:
     """`now_ms` (Unix) and `mono_s` (rises only) are set by the shell before each event.
 
-    `away`: why nobody can connect, None while all shared links are up. `refuses`: why nothing of
-    QoS above 0 is taken from a client now (journal). `kg_there`: whether the key generator is.
-    `counts`: the audit log's counters.
+    `away`: why nobody can connect, None while all shared links are up. `refuses`: by which rule,
+    and why, nothing of QoS above 0 is taken from a client now (journal). `kg_there`: whether the
+    key generator is. `counts`: the audit log's counters.
     """
 
     number: int
@@ -54,7 +54,7 @@ class Site:
     mono_s: float = 0.0
     away: str | None = None
     kg_there: bool = True
-    refuses: Callable[[int], str | None] = _none
+    refuses: Callable[[int], tuple[str, str] | None] = _none
     takes: BrokerTakes = field(default_factory=BrokerTakes)
     boots: BootSessions = field(default_factory=BootSessions)
     newest: dict[int, Newest] = field(default_factory=dict)

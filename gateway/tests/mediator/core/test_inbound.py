@@ -385,7 +385,7 @@ def test_what_the_broker_does_not_promise_is_refused() -> None:
 def test_a_full_journal_refuses_qos_1_and_takes_qos_0() -> None:
     shell = Shell()
     peer = opened(shell)
-    shell.site.refuses = lambda client: "the journal is full"
+    shell.site.refuses = lambda client: ("mediator.publish.journal", "the journal is full")
     refused_with(peer, peer.message(qos=1, packet_id=1), "mediator.publish.journal")
     assert peer.got == [Puback(1)]
     peer.send(peer.message())
@@ -414,7 +414,7 @@ def test_at_a_site_that_hangs_up_what_was_unavailable_may_come_again() -> None:
     shell = Shell(text=CONFIG + '[mediator]\non_denied = "disconnect"\n')
     peer = opened(shell)
     packet = peer.message(qos=1, packet_id=7)
-    shell.site.refuses = lambda client: "full"
+    shell.site.refuses = lambda client: ("mediator.publish.journal", "full")
     peer.send(packet)
     assert peer.ended
     shell.site.refuses = lambda client: None
