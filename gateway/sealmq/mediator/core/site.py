@@ -30,7 +30,7 @@ class BrokerFace:
     keeps_sessions: bool = True
 
 
-def _none(client: int) -> str | None:
+def _none(client: int) -> tuple[str, str] | None:
     return None
 
 
