@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from sealmq.audit import Audit
-from sealmq.audit.chain import first
 from sealmq.bridge import serving
 from sealmq.bridge.line import LineLost
 from sealmq.bridge.serving import Changed, deliver, forever, mediator_at, opened, write_told
@@ -25,7 +24,7 @@ from sealmq.client.values import Message as Delivered
 from sealmq.kglink import Across, KgClient, KgDenied
 from sealmq.loops import first_error
 from sealmq.run.errors import BadHandOver
-from sealmq.site.config import load, loads
+from sealmq.site.config import loads
 from sealmq.site.layout import Layout, border_role
 from sealmq_spec.errors import SealError
 
@@ -195,7 +194,7 @@ async def _serve(layout: Layout, secrets: dict[str, object]) -> None:
     if not isinstance(name, str):
         raise BadHandOver("the hand-over names no border")
     role = border_role(name)
-    audit = opened(layout, role, "border", load(layout.config).site.id.hex(), first(secrets))
+    audit = opened(layout, role, "border", secrets)
 
     async def once() -> None:
         async with await KgClient.connect(layout.kg_socket) as kg:

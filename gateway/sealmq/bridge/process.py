@@ -19,7 +19,6 @@ from typing import Any
 
 from sealmq import feedback, peerkeys
 from sealmq.audit import Audit
-from sealmq.audit.chain import first
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused, Refused
 from sealmq.client.values import Message as Delivered
@@ -505,7 +504,7 @@ def _who(of: Crossings) -> list[tuple[Any, ...]]:
 async def _serve(layout: Layout, secrets: dict[str, object]) -> None:
     key, der = _handed(secrets)
     own = Own(der, key)
-    audit = opened(layout, ROLE, ROLE, peerkeys.read(der).site.hex(), first(secrets))
+    audit = opened(layout, ROLE, ROLE, secrets)
 
     async def once() -> None:
         async with await KgClient.connect(layout.kg_socket) as kg:

@@ -20,7 +20,7 @@ from typing import Any
 
 from sealmq import garbage, logs, loops
 from sealmq.audit import Audit, AuditError
-from sealmq.audit.chain import Chain, NoChain
+from sealmq.audit.chain import NoChain, first
 from sealmq.audit.retention import Retention
 from sealmq.audit.totals import Totals
 from sealmq.client import ClientError
@@ -31,7 +31,6 @@ from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
 from sealmq.run.ready import Ready
 from sealmq.run.secrets import receive
-from sealmq.site.config import load
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.site.values import ANYWHERE
@@ -60,13 +59,16 @@ class Changed(Exception):
     """What crosses is something else now, or nothing does."""
 
 
-def opened(layout: Layout, role: str, named: str, site: str, chain: Chain | None) -> Audit:
-    """The audit log of a role; its lines say that they are of `named`. site: 8 hex digits."""
-    config = load(layout.config)
-    totals = Totals(layout.totals(role)) if config.metrics else None
+def opened(layout: Layout, role: str, named: str, secrets: dict[str, object]) -> Audit:
+    """The audit log of a role, as it was handed over; its lines say that they are of `named`."""
+    told = secrets.get("log")
+    if not isinstance(told, dict):
+        raise BadHandOver("the hand-over does not say how the audit log is kept")
+    report = None if told.get("report") is None else Path(str(told["report"]))
     return Audit(
-        layout.audit(role), named, os.getpid(), site,
-        chain=chain, retention=Retention(*config.audit), totals=totals,
+        layout.audit(role), named, os.getpid(), str(told["site"]),
+        chain=first(secrets), retention=Retention(int(told["keep_ms"]), report),
+        totals=Totals(layout.totals(role)) if told.get("totals") is True else None,
     )  # fmt: skip
 
 

@@ -41,12 +41,12 @@ def policy_and_fault(layout: Layout) -> tuple[Config, ConfigError | None]:
 
 def last(layout: Layout) -> Config | None:
     """The policy in force, whatever sealmq.toml says now; None where none is known."""
-    from sealmq.kg.store import policy_of  # few need it, and it takes long to load
+    from sealmq.kg import last as taken_over  # few need it, and it takes long to load
 
-    try:
-        text = policy_of(layout.kg_db)
-    except (KgRefusal, OSError):  # the key generator's file is another user's, or not there
-        text = asyncio.run(_asked(layout))
+    if (found := taken_over.last(layout)) is not None:
+        return found
+    # The key generator's file is another user's, or not there.
+    text = asyncio.run(_asked(layout))
     if not text:
         return None
     try:
@@ -61,6 +61,13 @@ async def _asked(layout: Layout) -> str | None:
             return await kg.policy()
     except KgError:
         return None
+
+
+def words(fault: ConfigError) -> str:
+    """A line for an operator: what is wrong with sealmq.toml, and what counts instead."""
+    from sealmq.kg import last as taken_over
+
+    return plain(" ".join(taken_over.words(fault).split()))
 
 
 def warn(fault: ConfigError | KgError | KgRefusal) -> None:

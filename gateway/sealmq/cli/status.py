@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import FAILED, OK
+
+if TYPE_CHECKING:
+    from sealmq.run.status import Status
+    from sealmq.site.layout import Layout
 
 _EXAMPLES = """\
 examples:
   sealmq status factory
   sealmq status factory --json | jq -r '.processes[] | select(.ready | not) | .role'
 
+Where sealmq.toml has a mistake, the site goes on by the policy that was taken over last, also when
+one of its processes is started again; status says so, and shows that policy.
 The exit code is 0 only when key generator, broker and mediator are all ready. Each is asked by a
 connection of its own; the broker has to answer an MQTT CONNECT.
 """
@@ -32,24 +38,30 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look, print, and tell by the exit code."""
-    from sealmq.run.status import look
-    from sealmq.site.config import load
-    from sealmq.site.errors import ConfigError
     from sealmq.site.layout import Layout
 
-    layout = Layout.open(args.site)
-    config, note = None, None
-    try:
-        config = load(layout.config)
-    except ConfigError as error:
-        # What runs goes on with what it has read before; that is worth to be shown.
-        note = f"{error}; {error.hint}" if error.hint else str(error)
-    status = look(layout, config, note)
+    status = seen(Layout.open(args.site))
     if args.json:
         print(json.dumps(status.to_json()))
     else:
         _print(status)
     return OK if status.ready else FAILED
+
+
+def seen(layout: Layout) -> Status:
+    """The site, by the policy in force; with what is wrong with sealmq.toml."""
+    from sealmq.run.status import look
+    from sealmq.site.errors import ConfigError
+
+    from . import in_force
+
+    try:
+        config, fault = in_force.policy_and_fault(layout)
+    except ConfigError as error:
+        return look(layout, None, f"{error}; {error.hint}" if error.hint else str(error))
+    if fault is None:
+        return look(layout, config)
+    return look(layout, config, in_force.words(fault))
 
 
 def _print(status: Any) -> None:

@@ -87,6 +87,12 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         help="the file with the site's key (default: as sealmq.toml says, or the systemd "
         "credential sealmq-key)",
     )
+    parser.add_argument(
+        "--last-good",
+        action="store_true",
+        help="where sealmq.toml has a mistake, warn and go by what was taken over last, as a site "
+        "that is up does; for starts that nobody watches (systemd's)",
+    )
     parser.add_argument("--json", action="store_true", help="as JSON, for scripts")
 
 
@@ -135,7 +141,12 @@ def _options(args: argparse.Namespace) -> Options:
     from sealmq.run.up import Options
 
     return Options(
-        args.site, args.broker, args.broker_password_file, args.broker_port, args.key_file
+        args.site,
+        args.broker,
+        args.broker_password_file,
+        args.broker_port,
+        args.key_file,
+        args.last_good,
     )
 
 
@@ -158,12 +169,11 @@ def _teller(args: argparse.Namespace) -> Say:
 
 
 def _tell_status(site: str) -> None:
-    from sealmq.run.status import look
-    from sealmq.site.config import load
     from sealmq.site.layout import Layout
 
-    layout = Layout.open(site)
-    _tell(json.dumps(look(layout, load(layout.config)).to_json()))
+    from .status import seen
+
+    _tell(json.dumps(seen(Layout.open(site)).to_json()))
 
 
 def _say(line: str) -> None:

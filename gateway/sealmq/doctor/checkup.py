@@ -17,6 +17,7 @@ from sealmq.run import ready
 from sealmq.run.ready import Ready
 from sealmq.site.canary import READER, STRANGER, WRITER
 from sealmq.site.config import Config, load
+from sealmq.site.errors import ConfigError
 from sealmq.site.layout import Layout
 from sealmq.site.model import Border
 from sealmq.site.values import ANYWHERE, address
@@ -35,7 +36,15 @@ _TAKEN_OVER_S = 15.0
 
 async def examine(layout: Layout) -> list[Result]:
     """Every try's result. DoctorError, ConfigError, KgError: it could not even begin."""
-    config = load(layout.config)
+    try:
+        config = load(layout.config)
+    except ConfigError as error:
+        # Its canaries have to be taken over.
+        raise DoctorError(
+            f"{error}; until that is mended the site goes by the policy that was taken over last, "
+            "and nothing can be tried",
+            error.hint,
+        ) from None
     mediator, broker = _serving(layout, "mediator"), _serving(layout, "broker")
     told = ready.read_json(layout.ready("mediator")) or {}
     closed, away = told.get("closed"), told.get("away")

@@ -1,6 +1,7 @@
 """`python -m sealmq.kg.process SITE`: the key generator, started by `sealmq up`.
 
-SIGTERM ends it, SIGHUP re-reads sealmq.toml. It says that it is ready once it really serves.
+SIGTERM ends it, SIGHUP re-reads sealmq.toml. It says that it is ready once it really serves. One
+that is started again, or was told to, goes by what was in force where the file is not taken over.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
 
 from .core import Kg
-from .errors import KgRefusal
+from .errors import Bad, KgRefusal
+from .last import good, last
 from .ops import Ops
 from .server import Server
 from .store import KgStore
@@ -56,10 +58,16 @@ def _close_memory() -> None:
 class Process:
     """One run of the key generator."""
 
-    def __init__(self, layout: Layout, key: bytes, chain: Chain | None = None) -> None:
+    def __init__(
+        self, layout: Layout, key: bytes, chain: Chain | None = None, last_good: bool = False
+    ) -> None:
         self._layout, self._chain = layout, chain
-        self._config = load(layout.config)
-        self._store = KgStore.open(layout.kg_db, key, self._config.site.id)
+        self._config = good(layout)[0] if last_good else load(layout.config)
+        # What it begins with. Without one that was in force the file has to be right.
+        before = last(layout, self._config) if last_good else None
+        self._last_good = before is not None
+        self._before = before or self._config
+        self._store = KgStore.open(layout.kg_db, key, self._before.site.id)
         self._key = peerkeys.kg_key(key)
         self._stop = asyncio.Event()
         self._hangup = asyncio.Event()
@@ -83,9 +91,9 @@ class Process:
         def on_change(kseq: int, client: int | None) -> None:
             loop.call_soon_threadsafe(self._changed, kseq, client)
 
-        kg = Kg(self._store, self._config, on_change=on_change, key=self._key)
+        kg = Kg(self._store, self._before, on_change=on_change, key=self._key)
         folder, spare = self._layout.audit("kg"), self._layout.state_of("kg")
-        site, chain = self._config.site.id.hex(), self._chain
+        site, chain = self._before.site.id.hex(), self._chain
         keep = Retention(*self._config.audit)
         audit = Audit(
             folder,
@@ -103,7 +111,12 @@ class Process:
                 made = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made_s))
                 audit.write("keys-restored", notes=[f"from a backup of {made}"])
             ops = Ops(kg, self._layout.config, audit.write)
-            await loop.run_in_executor(worker, self._reread, ops)
+            try:
+                await loop.run_in_executor(worker, self._reread, ops)
+            except Bad as error:
+                if not self._last_good:
+                    raise
+                _refused(error, audit)
             server = Server(self._layout, ops, worker)
             self._changed = server.changed
             await server.start()
@@ -138,9 +151,7 @@ class Process:
                 try:
                     await loop.run_in_executor(worker, self._reread, ops)
                 except KgRefusal as error:
-                    hint = f"; {error.hint}" if error.hint else ""
-                    log.error("sealmq.toml is not taken over: %s%s", error, hint)
-                    audit.write("config-refused", reason=str(error)[:500])
+                    _refused(error, audit)
 
     async def _due(
         self, loop: asyncio.AbstractEventLoop, worker: ThreadPoolExecutor, kg: Kg, ops: Ops
@@ -164,6 +175,12 @@ class Process:
         ready.write(self._layout, told, user=user)
 
 
+def _refused(error: KgRefusal, audit: Audit) -> None:
+    hint = f"; {error.hint}" if error.hint else ""
+    log.error("sealmq.toml is not taken over: %s%s", error, hint)
+    audit.write("config-refused", reason=str(error)[:500])
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 after a clean stop, 1 with one line on stderr otherwise."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -176,15 +193,16 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         layout = Layout.open(Path(arguments[0]))
         secrets = receive()
-        asyncio.run(_main(layout, _key(secrets), first(secrets)))
+        last_good = secrets.get("last_good") is True
+        asyncio.run(_main(layout, _key(secrets), first(secrets), last_good))
     except (SiteError, KgRefusal, BadHandOver, AuditError, NoChain, OSError) as error:
         print(f"kg: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _main(layout: Layout, key: bytes, chain: Chain | None) -> None:
-    await Process(layout, key, chain).run()
+async def _main(layout: Layout, key: bytes, chain: Chain | None, last_good: bool) -> None:
+    await Process(layout, key, chain, last_good).run()
 
 
 def _key(secrets: dict[str, object]) -> bytes:

@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from sealmq.kglink import KgClient, KgError, KgUnavailable
-from sealmq.site.config import Config
+from sealmq.site.config import Config, load, loads
 from sealmq.store import CacheBlob, Store, StoreError
 
 from .core.keyring import Keyring, SnapshotError
@@ -65,6 +65,29 @@ def _agreed(snapshot: dict[str, Any], config: Config) -> dict[str, Any]:
     return snapshot | {"clients": clients, "grants": [], "older_grants": older}
 
 
+async def in_force(socket: Path, config: Path) -> tuple[Config, KgClient | None]:
+    """What the key generator has taken over, and the connection to it; what sealmq.toml says if it
+    does not answer within a few seconds. Raises SiteError, OSError, NoKeys.
+
+    So a mistake that somebody has made in the file since keeps no mediator from starting.
+    """
+    deadline = asyncio.get_running_loop().time() + _KG_WAIT_S
+    while True:
+        kg: KgClient | None = None
+        try:
+            kg = await KgClient.connect(socket)
+            text = await kg.in_force("")
+            return loads(text or "", config), kg
+        except KgUnavailable:
+            if kg is not None:
+                await kg.close()
+            if asyncio.get_running_loop().time() > deadline:
+                return load(config), None
+            await asyncio.sleep(0.1)
+        except KgError as error:
+            raise NoKeys(f"the key generator refuses this mediator: {error}") from None
+
+
 class KeySource:
     """Fetches snapshots, keeps the sealed copy, watches for changes.
 
@@ -89,26 +112,25 @@ class KeySource:
         """The newest snapshot under an instance number. Raises SnapshotError."""
         return Keyring(self.site, inst, self.snapshot)
 
-    async def start(self, config: Config) -> tuple[list[int], KgClient | None]:
-        """`need` instance numbers, and the key generator if it answers within a few seconds.
+    async def start(self, config: Config, kg: KgClient | None) -> tuple[list[int], KgClient | None]:
+        """`need` instance numbers, and the key generator if it is there still.
 
         Of a copy only clients count that stand in sealmq.toml as they do there. Raises NoKeys.
         """
-        deadline = asyncio.get_running_loop().time() + _KG_WAIT_S
-        while True:
-            try:
-                kg = await KgClient.connect(self._socket)
-                await self._greet(kg, self._need)
-                drawn = self._pop(self._need)
-                await self.fetch(kg)
-                return drawn, kg
-            except KgUnavailable as error:
-                if asyncio.get_running_loop().time() > deadline:
-                    log.warning("%s; starting from the sealed copy of its last snapshot", error)
-                    return await self._from_copy(config), None
-                await asyncio.sleep(0.1)
-            except (KgError, SnapshotError) as error:
-                raise NoKeys(f"the key generator refuses this mediator: {error}") from None
+        try:
+            if kg is None:
+                raise KgUnavailable("the key generator is away")
+            await self._greet(kg, self._need)
+            drawn = self._pop(self._need)
+            await self.fetch(kg)
+            return drawn, kg
+        except KgUnavailable as error:
+            if kg is not None:
+                await kg.close()
+            log.warning("%s; starting from the sealed copy of its last snapshot", error)
+            return await self._from_copy(config), None
+        except (KgError, SnapshotError) as error:
+            raise NoKeys(f"the key generator refuses this mediator: {error}") from None
 
     async def fetch(self, kg: KgClient) -> None:
         """A new snapshot from the key generator; draws instance numbers as needed and renews the

@@ -20,14 +20,13 @@ from sealmq.audit.retention import Retention
 from sealmq.families.api import FamilyError
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
-from sealmq.site.config import load
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.store import Store, StoreError
 
 from .acceptor import Acceptor
 from .events import MissingExecutor
-from .keysource import KeySource, NoKeys
+from .keysource import KeySource, NoKeys, in_force
 from .owner import Owner
 from .pool import Crew, Pool
 from .shared import totals_of
@@ -200,7 +199,7 @@ def _merged(news: list[dict[str, Any]]) -> dict[str, Any]:
 
 async def serve(layout: Layout, secrets: dict[str, object]) -> None:
     """Builds the parts in their order and runs them. Raises errors meant for the operator."""
-    config = load(layout.config)
+    config, there = await in_force(layout.kg_socket, layout.config)
     broker = secrets["broker"]
     if not isinstance(broker, dict):
         raise BadHandOver("the hand-over names no broker")
@@ -212,7 +211,7 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
         keys = KeySource(
             layout.kg_socket, config.mediator.number, store, cache_key, count + (count > 1)
         )
-        insts, kg = await keys.start(config)
+        insts, kg = await keys.start(config, there)
         where, spare = layout.audit("mediator"), layout.state_of("mediator")
         chains = chain.chains(secrets)
         audit = Audit(

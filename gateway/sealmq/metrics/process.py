@@ -30,7 +30,6 @@ from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
 from sealmq.run.ready import Ready
 from sealmq.run.secrets import receive
-from sealmq.site.config import load
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
 from sealmq.site.model import Metrics
@@ -200,15 +199,18 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         layout = Layout.open(Path(arguments[0]))
-        receive()
-        at = load(layout.config).metrics
-        if at is None:
-            raise SiteError("sealmq.toml has no [metrics] listen", None)
-        serve(layout, at, supervisor)
+        serve(layout, _handed(receive()), supervisor)
     except (SiteError, BadHandOver, OSError) as error:
         print(f"metrics: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _handed(told: dict[str, object]) -> Metrics:
+    host, port = told.get("host"), told.get("port")
+    if not isinstance(host, str) or type(port) is not int:
+        raise BadHandOver("the hand-over does not say where metrics are served")
+    return Metrics(host, port)
 
 
 if __name__ == "__main__":

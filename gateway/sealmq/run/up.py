@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import importlib.util
+import itertools
 import os
 import re
 import shlex
@@ -21,6 +22,7 @@ from typing import Any
 from sealmq import peerkeys
 from sealmq.audit.chain import draw
 from sealmq.broker.target import names_password
+from sealmq.kg.last import good, words
 from sealmq.mdns import EXTRA
 from sealmq.site import config as site_config
 from sealmq.site import masterkey, reach
@@ -64,13 +66,15 @@ NOT_ENFORCED = "NOT ENFORCED: every denial is let through (enforce = false in se
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line said. broker: embedded, mosquitto or a URL; None: as sealmq.toml."""
+    """What the command line said. broker: embedded, mosquitto or a URL; None: as sealmq.toml.
+    last_good: what was in force counts where sealmq.toml is wrong."""
 
     site: str
     broker: str | None = None
     broker_password_file: Path | None = None
     broker_port: int = 0
     key_file: Path | None = None
+    last_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class _Site:
     config: site_config.Config
     keys: masterkey.RoleKeys
     identities: Mapping[str, Identity]
+    last_good: bool = False
     bridge: Identity | None = None
     border: Identity | None = None
     metrics: Identity | None = None
@@ -104,7 +109,11 @@ def bring_up(
     background. Raises what keeps the site from running.
     """
     layout = Layout.open(options.site)
-    config = site_config.load(layout.config)
+    fault = None
+    if options.last_good:
+        config, fault = good(layout)
+    else:
+        config = site_config.load(layout.config)
     broker = choose(
         config.broker,
         options.broker,
@@ -136,7 +145,9 @@ def bring_up(
         harden()
         os.umask(0o077)
         apart = map(users.as_beside, (bridge, border, metrics, mdns))
-        site = _Site(layout, config, keys, found, *apart)
+        site = _Site(layout, config, keys, found, options.last_good, *apart)
+        if fault is not None:
+            say(f"WARNING: {words(fault)}")
         if options.broker is not None and names_password(options.broker):
             say(
                 "warning: a password on the command line can be read by everybody on this host; "
@@ -186,11 +197,17 @@ def assemble(
             secrets,
             keep=[lock.fd, *(broker.keep if role == "mediator" else [])],
             identity=site.runs_as(role),
-            drawn=partial(_drawn, site.keys.audit, role),
+            drawn=more.pop("drawn", partial(_drawn, site.keys.audit, role)),
             **more,
         )
 
-    kg = process_by_file(start("kg", {"key": site.keys.kg.hex()}), layout, say)
+    # Whoever starts the site hears of a mistake in sealmq.toml. It keeps no process away later.
+    last_good = itertools.chain([site.last_good], itertools.repeat(True))
+
+    def for_kg() -> Mapping[str, Any]:
+        return {**_drawn(site.keys.audit, "kg"), "last_good": next(last_good)}
+
+    kg = process_by_file(start("kg", {"key": site.keys.kg.hex()}, drawn=for_kg), layout, say)
     serving = broker.part(start, layout, say)
     cache_key = site.keys.mediator_cache.hex()
     mediator = start("mediator", {"cache_key": cache_key, "broker": broker.handed})
@@ -198,15 +215,17 @@ def assemble(
     if site.config.peers:
         here, keys = site.config.site, site.keys
         der = peerkeys.certificate(keys.line, keys.kg, here.id, here.name)
-        shown = {"line": keys.line.hex(), "certificate": der.hex()}
+        shown = {"line": keys.line.hex(), "certificate": der.hex(), "log": _log(site.config)}
         parts.append(process_by_file(start("bridge", shown), layout, say))
     for name in site.config.borders:
-        border = start(border_role(name), {"border": name}, "border")
+        crosses = {"border": name, "log": _log(site.config)}
+        border = start(border_role(name), crosses, "border")
         parts.append(process_by_file(border, layout, say))
     if site.config.metrics is not None:
         # It has no secret, and outlives us: so it says that we were killed.
+        at = {"host": site.config.metrics.host, "port": site.config.metrics.port}
         alone = Start(
-            "metrics", modules["metrics"], layout.root, {}, identity=site.metrics, guard=False
+            "metrics", modules["metrics"], layout.root, at, identity=site.metrics, guard=False
         )
         parts.append(process_by_file(alone, layout, say))
     if site.config.announce:
@@ -229,6 +248,18 @@ def _has_mdns() -> None:
             f"[mdns] needs the extra {EXTRA}, which is not installed here",
             f"make install EXTRAS={EXTRA}, or take [mdns] out of sealmq.toml",
         )
+
+
+def _log(config: site_config.Config) -> Mapping[str, Any]:
+    """What an audit log goes by, for those who read no sealmq.toml."""
+    keep = config.audit
+    report = None if keep.report is None else str(keep.report)
+    return {
+        "site": config.site.id.hex(),
+        "keep_ms": keep.keep_ms,
+        "report": report,
+        "totals": config.metrics is not None,
+    }
 
 
 # The broker has no audit log; those of all borders are called so.

@@ -68,10 +68,10 @@ def copy_of(site: MadeSite, folder: Path) -> MadeSite:
 class KgProcess:
     """The key generator as `sealmq up` starts it."""
 
-    def __init__(self, site: MadeSite, key: bytes | None = None) -> None:
+    def __init__(self, site: MadeSite, key: bytes | None = None, last_good: bool = False) -> None:
         self.site = site
         self.stderr = site.layout.root.parent / "kg.stderr"
-        secrets = {"key": (key or site.kg_key).hex()}
+        secrets = {"key": (key or site.kg_key).hex(), "last_good": last_good}
         with handed_over(secrets) as fd, self.stderr.open("ab") as errors:
             self.popen: sealmq_forks.Apart = sealmq_forks.popen(
                 [sys.executable, "-P", "-m", "sealmq.kg.process", str(site.layout.root)],
@@ -112,9 +112,11 @@ class KgProcess:
 
 
 @contextmanager
-def running(site: MadeSite) -> Iterator[KgProcess]:
+def running(
+    site: MadeSite, key: bytes | None = None, last_good: bool = False
+) -> Iterator[KgProcess]:
     """A key generator that serves; stopped at the end."""
-    process = KgProcess(site)
+    process = KgProcess(site, key, last_good)
     try:
         yield process.wait_ready()
     finally:

@@ -400,6 +400,34 @@ def test_a_wrong_file_is_refused_and_the_old_stays(process: KgProcess) -> None:
     assert len(after["records"]) == len(before["records"]) + 1
 
 
+def test_one_that_is_started_again_goes_by_what_was_in_force_while_the_file_is_not_taken_over(
+    site: MadeSite,
+) -> None:
+    key = site.kg_key
+    with running(site) as process:
+        (before,) = call(process, ("policy",))
+    right = site.layout.config.read_text()
+    wrong = right.replace('m1-arm = ["m1-ctrl"]', 'm1-arm = ["m1-crtl"]')
+    other = right.replace(f'id = "{site.config.site.id.hex()}"', 'id = "0badcafe"')
+    for text, why in ((wrong, "did you mean m1-ctrl"), (other, "sealmq.toml says site 0badcafe")):
+        assert text != right
+        site.layout.config.write_text(text)
+        first = KgProcess(site, key)
+        assert first.popen.wait(WAIT_S) == 1, "whoever starts the site has to hear of it"
+        with running(site, key, last_good=True) as process:
+            process.wait_said(why)
+            policy, known = call(process, ("policy",), ("in_force", ""))
+            assert policy == known == before
+            with pytest.raises(KgBad):
+                call(process, ("reload",))
+    # What was edited meanwhile, and is right, counts at once.
+    after = right.replace('m1-arm = ["m1-ctrl"]', 'm1-arm = ["m1-ctrl", "m2-temp"]')
+    site.layout.config.write_text(after)
+    with running(site, key, last_good=True) as process:
+        assert call(process, ("policy",)) == [after]
+        process.wait_said("labels.m1-arm")
+
+
 def test_sighup_reloads_and_says_what_an_operator_should_know(process: KgProcess) -> None:
     process.site.edit('"m1-arm", "m2-arm"', '"m1-arm"')
 

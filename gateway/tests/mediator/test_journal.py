@@ -350,9 +350,10 @@ def test_when_it_is_full_more_is_refused_and_nothing_is_given_up(tmp_path: Path)
                 w.tick(SEGMENT_S + 1)
             await w.accepted(b"4" * 700, client=4)
             assert refused(w, 5)[0] == "mediator.publish.journal"
-            assert w.told == [refused(w, 5)[1]]
-            assert w.told[0].startswith("the journal is full: 0.00")
-            assert "[limits] journal_mib = " in w.told[0]
+            why = refused(w, 5)[1]
+            assert w.told == [why]
+            assert why.startswith("the journal is full: 0.00")
+            assert "[limits] journal_mib = " in why
             w.tick(2 * LONGEST_S)
             assert [payload[:1] for payload in w.held()] == [b"0", b"1", b"2", b"3", b"4"]
             w.saves(4)

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from sealmq.kglink import KgClient, KgUnavailable
 from sealmq.kgtypes import Hello
 from sealmq.mediator import keysource
 from sealmq.mediator.keysource import KeySource, NoKeys
 from sealmq.site.config import loads
+from sealmq.site.errors import ConfigError
 from sealmq.store import CacheBlob
 
 
@@ -31,6 +33,50 @@ class Kg:
     async def snapshot(self) -> dict[str, Any]:
         assert self.greeted, "asked before it was greeted"
         return {}
+
+
+SITE = '[site]\nname = "s"\nid = "00c0ffee"\n'
+
+
+def test_a_mediator_begins_with_what_is_in_force_and_reads_the_file_only_without_key_generator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sealmq.toml"
+    path.write_text("[polocy]\n")
+    closed: list[bool] = []
+
+    class InForce:
+        away = False
+
+        async def in_force(self, known: str) -> str:
+            assert known == ""
+            if self.away:
+                raise KgUnavailable("it ended")
+            return SITE
+
+        async def close(self) -> None:
+            closed.append(True)
+
+    async def connect(socket: Path) -> InForce:
+        return InForce()
+
+    monkeypatch.setattr(KgClient, "connect", connect)
+    monkeypatch.setattr(keysource, "_KG_WAIT_S", 0.2)
+
+    async def story() -> None:
+        config, there = await keysource.in_force(Path("kg.sock"), path)
+        assert config.text == SITE
+        assert there is not None
+        assert closed == []
+        InForce.away = True
+        with pytest.raises(ConfigError, match="polocy"):
+            await keysource.in_force(Path("kg.sock"), path)
+        path.write_text(SITE)
+        config, found = await keysource.in_force(Path("kg.sock"), path)
+        assert (config.text, found) == (SITE, None)
+        assert len(closed) >= 2
+
+    asyncio.run(story())
 
 
 class Nowhere:

@@ -58,6 +58,51 @@ def test_the_real_site_comes_up_survives_kills_and_goes(real: RealSite) -> None:
     assert "Traceback" not in up.err.read_text()
 
 
+def mistaken(site: Site) -> str:
+    """A mistake in sealmq.toml; its text before."""
+    toml = site.root / "sealmq.toml"
+    right = toml.read_text()
+    toml.write_text(right.replace("[policy]\n", "[polocy]\n"))
+    return right
+
+
+def test_a_mistake_in_sealmq_toml_keeps_no_process_from_starting_again(real: RealSite) -> None:
+    up = real.up().ready()
+    right = mistaken(real)
+    for role in ("kg", "mediator"):
+        os.kill(real.row(role)["pid"], signal.SIGKILL)
+        until(lambda: f"{role} is ready again" in up.err.read_text(), f"{role}'s restart")  # noqa: B023
+    until(lambda: real.status()["code"] == 0, "all three to be ready")
+    status = real.status()
+    assert "polocy: unknown key; did you mean policy?; the site goes by" in status["note"]
+    assert status["enforce"] is True
+    assert "kg: sealmq.toml is not taken over" in up.err.read_text()
+    done = sealmq("doctor", str(real.root))
+    assert done.returncode != 0
+    assert "the site goes by the policy that was taken over last" in done.stderr
+    (real.root / "sealmq.toml").write_text(right)
+    assert sealmq("reload", str(real.root)).returncode == 0
+    assert real.status()["note"] is None
+    assert "Traceback" not in up.err.read_text()
+
+
+@pytest.mark.full
+def test_a_start_that_nobody_watches_goes_by_the_policy_that_was_in_force(real: RealSite) -> None:
+    assert real.up().ready().end() == 0
+    right = mistaken(real)
+    # Who starts it by hand hears of the mistake instead.
+    up = real.up()
+    assert up.process.wait(60) == 1
+    assert "polocy" in up.err.read_text()
+    up = real.up("--last-good").ready()
+    assert "WARNING: " in up.err.read_text()
+    assert "polocy: unknown key; did you mean policy?; the site goes by" in up.err.read_text()
+    assert real.status()["code"] == 0
+    (real.root / "sealmq.toml").write_text(right)
+    assert sealmq("reload", str(real.root)).returncode == 0
+    assert real.status()["note"] is None
+
+
 def test_another_key_is_one_clear_line(real: RealSite) -> None:
     real.key.write_text("ab" * 32)
     up = real.up()

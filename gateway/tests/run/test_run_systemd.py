@@ -45,7 +45,7 @@ def test_the_unit_starts_what_the_command_line_has() -> None:
     lines = UNIT.read_text().splitlines()
     for line in (
         "Type=notify",
-        "ExecStart=/opt/sealmq/bin/sealmq up /var/lib/sealmq/%i",
+        "ExecStart=/opt/sealmq/bin/sealmq up --last-good /var/lib/sealmq/%i",
         "LoadCredential=sealmq-key:/etc/sealmq/%i.key",
         "ExecReload=/bin/kill -HUP $MAINPID",
     ):

@@ -18,7 +18,7 @@ from sealmq.run.secrets import receive
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.unix import short_path
 
-KEYS = {"kg": {"key", "audit"}, "mediator": {"cache_key", "broker", "audit"}}
+KEYS = {"kg": {"key", "audit", "last_good"}, "mediator": {"cache_key", "broker", "audit"}}
 
 
 def main(role: str) -> int:
