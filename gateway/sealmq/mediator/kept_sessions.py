@@ -15,6 +15,7 @@ clock that only rises; over a restart by the time of day, and never for longer t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -95,6 +96,8 @@ class KeptSessions:
         # which it has them. None: all of them, since nobody knows what was before this began.
         self._young: dict[Key, dict[str, float]] | None = None
         self._ending: dict[Key, asyncio.Task[None]] = {}
+        # Rows that are on their way to the disk: until then nobody goes by them.
+        self._writing: dict[Key, asyncio.Task[None]] = {}
         # Sessions that should have ended at the broker and have not, with the client's name.
         self.stuck: dict[Key, str] = {}
         self._later: asyncio.TimerHandle | None = None
@@ -120,6 +123,7 @@ class KeptSessions:
         StoreUnavailable; DeniedByRule for one more than [limits] lets a client have.
         """
         key = client.number, client_id
+        await self._written(key)
         held = self._kept.get(key)
         if clean:
             if held is not None:
@@ -128,6 +132,7 @@ class KeptSessions:
         if held is None or held <= client.ended or self._expired(key):
             # The store knows of none. The broker may have one, if the store was lost or restored.
             await self._end(key, held or 0)
+            await self._written(key)
         known = key in self._kept
         if not known:
             self._check_room(client)
@@ -156,7 +161,14 @@ class KeptSessions:
             records = [KeptGone(*key, gen), KeptSession(*key, gen, expiry)]
         if not present:
             self.changed(key, ("",))
-        held = await self._store.commit(records) if records else []
+        try:
+            held = await self._store.commit(records) if records else []
+        except StoreError:
+            if known and not present:
+                # Else it would be found there the next time, without what the store still has.
+                with contextlib.suppress(BrokerAway):
+                    await self._forget(self._site.broker_id(*key))
+            raise
         return [sub for h in held if isinstance(h.record, KeptSubs) for sub in h.record.subs]
 
     def doubtful(self, key: Key, present: bool) -> int:
@@ -257,7 +269,24 @@ class KeptSessions:
             log.warning("client %d: session '%s': %d filters refused", key[0], text, refused)
         return lost, ["", *all_] if lost or young is None else list(young)
 
+    # An earlier connection may have ended while it waited for this. The disk may have failed it.
+    async def _written(self, key: Key) -> None:
+        while (writing := self._writing.get(key)) is not None:
+            await asyncio.wait({writing})
+
     async def _keep(self, key: Key, gen: int, expiry: int) -> None:
+        work = self._write(key, gen, expiry)
+        task = self._writing[key] = asyncio.get_running_loop().create_task(work)
+
+        def over(task: asyncio.Task[None]) -> None:
+            del self._writing[key]
+            if not task.cancelled():
+                task.exception()
+
+        task.add_done_callback(over)
+        await asyncio.shield(task)
+
+    async def _write(self, key: Key, gen: int, expiry: int) -> None:
         rows: list[dict[Key, Any]] = [self._kept, self._expiry, self._ends]
         before = [row.get(key) for row in rows]
         # At once: no clock ends it while this is written.

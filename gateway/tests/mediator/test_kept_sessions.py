@@ -420,3 +420,72 @@ def test_a_full_disk_leaves_the_session_as_it_was(
         await so(lambda: not place.store.kept())
 
     played(story)
+
+
+class Slow:
+    """The store, whose commits of kept sessions end when they are let go, or fail."""
+
+    def __init__(self, place: Place) -> None:
+        self.store, self.waiting = place.store, list[asyncio.Future[None]]()
+        place.store = self  # type: ignore[assignment]
+        place.restarted()
+        place.store = self.store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def commit(self, records: Any, urgent: bool = False) -> Any:
+        if any(isinstance(record, KeptSession) for record in records):
+            self.waiting.append(asyncio.get_running_loop().create_future())
+            await self.waiting[-1]
+        return await self.store.commit(records, urgent)
+
+
+@pytest.mark.parametrize("first_gone", [False, True])
+def test_nobody_goes_by_a_session_that_is_not_on_disk(place: Place, first_gone: bool) -> None:
+    """A disk that is slow, and then fails: what the store does not know nothing would end."""
+
+    async def story() -> None:
+        disk = Slow(place)
+        first = asyncio.create_task(place.opened(present=False))
+        await so(lambda: bool(disk.waiting))
+        second = asyncio.create_task(place.opened(present=False))
+        if first_gone:
+            first.cancel()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not second.done(), "told before the disk has it"
+        disk.waiting[0].set_exception(StoreUnavailable("the disk is full"))
+        await so(lambda: len(disk.waiting) == 2)
+        assert isinstance(
+            (await asyncio.gather(first, return_exceptions=True))[0],
+            asyncio.CancelledError if first_gone else StoreUnavailable,
+        )
+        disk.waiting[1].set_result(None)
+        await second
+        assert [row.gen for row in disk.store.kept()] == [1]
+        assert not place.sessions._writing
+
+    asyncio.run(story())
+
+
+def test_a_session_that_the_broker_has_lost_and_the_disk_cannot_forget_is_not_found_there(
+    place: Place,
+) -> None:
+    async def story() -> None:
+        await place.opened(present=False)
+        await place.store.commit([A])
+        commit, forgotten = place.store.commit, len(place.forgotten)
+
+        async def full(records: Any, urgent: bool = False) -> Any:
+            raise StoreUnavailable("the disk is full")
+
+        place.store.commit = full  # type: ignore[method-assign]
+        with pytest.raises(StoreUnavailable):
+            await place.opened(present=False)
+        # Present without its subscriptions: its client would wait for them for ever.
+        assert place.forgotten[forgotten:] == [place.scene.site.broker_id(*KEY)]
+        place.store.commit = commit  # type: ignore[method-assign]
+        assert await place.opened(present=False) == []
+
+    asyncio.run(story())
