@@ -26,18 +26,15 @@ def last(layout: Layout, known: Config | None = None) -> Config | None:
         return None
 
 
-def good(layout: Layout) -> tuple[Config, ConfigError | OSError | None]:
-    """sealmq.toml; where that is wrong what was taken over last, and what is wrong.
-
-    Raises the latter where there is no other.
-    """
+def good(layout: Layout) -> Config:
+    """sealmq.toml; where that is wrong, and was right before, what was taken over last."""
     try:
-        return load(layout.config), None
-    except (ConfigError, OSError) as error:
+        return load(layout.config)
+    except (ConfigError, OSError):
         found = last(layout)
         if found is None:
             raise
-        return found, error
+        return found
 
 
 def words(fault: ConfigError | OSError) -> str:

@@ -62,7 +62,7 @@ class Process:
         self, layout: Layout, key: bytes, chain: Chain | None = None, last_good: bool = False
     ) -> None:
         self._layout, self._chain = layout, chain
-        self._config = good(layout)[0] if last_good else load(layout.config)
+        self._config = good(layout) if last_good else load(layout.config)
         # What it begins with. Without one that was in force the file has to be right.
         before = last(layout, self._config) if last_good else None
         self._last_good = before is not None

@@ -22,7 +22,6 @@ from typing import Any
 from sealmq import peerkeys
 from sealmq.audit.chain import draw
 from sealmq.broker.target import names_password
-from sealmq.kg.last import good, words
 from sealmq.mdns import EXTRA
 from sealmq.site import config as site_config
 from sealmq.site import masterkey, reach
@@ -109,11 +108,7 @@ def bring_up(
     background. Raises what keeps the site from running.
     """
     layout = Layout.open(options.site)
-    fault = None
-    if options.last_good:
-        config, fault = good(layout)
-    else:
-        config = site_config.load(layout.config)
+    config, fault = _config(layout, options.last_good)
     broker = choose(
         config.broker,
         options.broker,
@@ -147,7 +142,7 @@ def bring_up(
         apart = map(users.as_beside, (bridge, border, metrics, mdns))
         site = _Site(layout, config, keys, found, options.last_good, *apart)
         if fault is not None:
-            say(f"WARNING: {words(fault)}")
+            say(f"WARNING: {fault}")
         if options.broker is not None and names_password(options.broker):
             say(
                 "warning: a password on the command line can be read by everybody on this host; "
@@ -181,6 +176,23 @@ def bring_up(
     finally:
         broker.close()
         lock.release()
+
+
+# And, where that is not what sealmq.toml says, why.
+def _config(layout: Layout, last_good: bool) -> tuple[site_config.Config, str | None]:
+    try:
+        return site_config.load(layout.config), None
+    except (site_config.ConfigError, OSError) as error:
+        if not last_good:
+            raise
+        from sealmq.kg import (
+            last,  # the database's library is large, and we live as long as the site
+        )
+
+        found = last.last(layout)
+        if found is None:
+            raise
+        return found, last.words(error)
 
 
 def assemble(

@@ -8,6 +8,8 @@ import re
 import signal
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -217,3 +219,10 @@ def test_a_module_in_the_current_folder_is_not_taken_for_ours(
     (folder / "json.py").write_text("raise SystemExit('taken from the current folder')")
     monkeypatch.chdir(folder)
     assert site.up().ready().end() == 0
+
+
+def test_the_supervisor_carries_no_database() -> None:
+    """It lives as long as the site does, on small boards too."""
+    words = "import sys, sealmq.run.up; print('sqlalchemy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", words], stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"False\n"
