@@ -378,41 +378,64 @@ def forget(agent: Agent, user: str, client_id: str) -> None:
     subprocess.run(["mosquitto_sub", *words], timeout=60, check=False)
 
 
+def vanishes(agent: Agent, client_id: str, delay: int) -> None:
+    """A client of plc whose will waits, and whose session is kept."""
+    dies = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv5)
+    dies.username_pw_set("plc", PASSWORD)
+    will = Properties(PacketTypes.WILLMESSAGE)  # type: ignore[no-untyped-call]
+    will.WillDelayInterval = delay
+    dies.will_set("machine/1/delayed", client_id, 1, properties=will)
+    kept = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    kept.SessionExpiryInterval = 3600
+    before = agent.said().count(f"{client_id}: connected")
+    dies.connect("127.0.0.1", agent.port, clean_start=False, properties=kept)
+    until("CONNACK", lambda: dies.loop_read() or dies.is_connected())
+    assert agent.said().count(f"{client_id}: connected") > before
+    sock = dies.socket()
+    assert sock is not None
+    sock.close()
+
+
 def test_a_will_waits_as_long_as_it_is_to_and_is_not_sent_if_its_client_returns(
     agent: Agent, clients: list[Paho]
 ) -> None:
     reader, other = Paho(agent, "ha", 5), Paho(agent, "plc", 5)
     clients += [reader, other]
     reader.subscribe("machine/1/delayed", 1)
-
-    def vanishes(delay: int) -> None:
-        dies = paho.Client(CallbackAPIVersion.VERSION2, "delayed", protocol=paho.MQTTv5)
-        dies.username_pw_set("plc", PASSWORD)
-        will = Properties(PacketTypes.WILLMESSAGE)  # type: ignore[no-untyped-call]
-        will.WillDelayInterval = delay
-        dies.will_set("machine/1/delayed", "gone", 1, properties=will)
-        kept = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-        kept.SessionExpiryInterval = 3600
-        before = agent.said().count("delayed: connected")
-        dies.connect("127.0.0.1", agent.port, clean_start=False, properties=kept)
-        until("CONNACK", lambda: dies.loop_read() or dies.is_connected())
-        assert agent.said().count("delayed: connected") > before
-        sock = dies.socket()
-        assert sock is not None
-        sock.close()
-
-    vanishes(3)
+    vanishes(agent, "delayed", 3)
     other.client.publish("machine/1/delayed", "meanwhile", 1)
-    assert [reader.next().payload for _ in range(2)] == [b"meanwhile", b"gone"]
-    vanishes(3600)
+    assert [reader.next().payload for _ in range(2)] == [b"meanwhile", b"delayed"]
+    vanishes(agent, "delayed", 3600)
     back = Paho(agent, "plc", 5, "delayed", kept=True)
     back.client.publish("machine/1/delayed", "back", 1).wait_for_publish(30)
     back.end()
     assert reader.next().payload == b"back"
     # And when its session ends, for which it need not wait longer.
-    vanishes(3600)
+    vanishes(agent, "delayed", 3600)
     forget(agent, "plc", "delayed")
-    assert reader.next().payload == b"gone"
+    assert reader.next().payload == b"delayed"
+
+
+def test_wills_that_wait_give_their_places_to_clients_that_come(
+    agent: Agent, clients: list[Paho]
+) -> None:
+    reader = Paho(agent, "ha", 5)
+    clients.append(reader)
+    reader.subscribe("machine/1/delayed", 1)
+    for n in range(3):
+        vanishes(agent, f"waits-{n}", 3600)
+    # The site has 14 places for a user's readers.
+    for n in range(13):
+        clients.append(Paho(agent, "plc", 5))
+        assert [code.value for code in clients[-1].subscribe("machine/1/none")] == [0], n
+    assert {reader.next().payload for _ in range(2)} == {b"waits-0", b"waits-1"}
+    assert reader.came.empty(), "more went than places were needed"
+    # The session outlives that.
+    back = Paho(agent, "plc", 5, "waits-0", kept=True)
+    back.end()
+    assert reader.next().payload == b"waits-2"
+    for n in range(3):
+        forget(agent, "plc", f"waits-{n}")
 
 
 def test_the_add_on_of_home_assistant_runs_by_its_options(agent: Agent, tmp_path: Path) -> None:
