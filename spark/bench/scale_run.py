@@ -20,10 +20,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from sealmq_spark import java as java_program
 from sealmq_spark import job, progress
+from sealmq_spark.classes import Archive
 from sealmq_spark.measures.decisions import decisions
 from sealmq_spark.measures.disclosures import daily, disclosures
-from sealmq_spark.session import session
+from sealmq_spark.session import end, session
 
 MEASURES: dict[str, Callable[[DataFrame], DataFrame]] = {
     "decisions": decisions,
@@ -147,6 +149,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
     """The report, and what was asked for beside."""
     out: Path = given.out
     out.mkdir(parents=True, exist_ok=True)
+    classes = Archive(java_program.found())
     began = time.monotonic()
     spark = session(
         given.master,
@@ -155,6 +158,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
         memory=given.memory,
         small=job.small(given.logs, out, given.master),
         log=given.scratch / "spark.log",
+        classes=classes.option(),
     )
     started = time.monotonic() - began
     java = Java(spark)
@@ -183,7 +187,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
         }
     if given.formats:
         found["formats"] = formats(spark, java, out, given.scratch / "copy")
-    spark.stop()
+    classes.keep(end(spark))
     return found
 
 

@@ -227,11 +227,12 @@ def _spark(
     args: argparse.Namespace, master: str | None, place: Place, steps: Steps
 ) -> Iterator[SparkSession]:
     """Spark and its Java, which has ended when this returns."""
-    from pyspark import SparkContext
-
     from . import job
-    from .session import session
+    from .classes import Archive
+    from .session import end, session
 
+    # Where Java was started before us, its options were spark-submit's.
+    classes = None if _SUBMITTED in os.environ else Archive(java.found())
     # PySpark logs each error on stderr with all of Java's stack; `report` has a line for it.
     if os.environ.get("SEALMQ_DEBUG") != "1":
         logging.disable(logging.CRITICAL)
@@ -244,6 +245,7 @@ def _spark(
             small=job.small(args.logs, place.out, master),
             log=place.log,
             held=(place.lock,),
+            classes=classes.option() if classes else "",
         )
         java.wait_for_workers(spark)
     try:
@@ -254,10 +256,6 @@ def _spark(
     finally:
         # Whatever is wrong with it now is not what the operator should read.
         with suppress(Exception):
-            spark.stop()
-        with suppress(Exception):
-            gateway = SparkContext._gateway
-            if gateway is not None and gateway.proc is not None:
-                gateway.shutdown()
-                gateway.proc.stdin.close()
-                gateway.proc.wait(10)
+            code = end(spark)
+            if classes is not None:
+                classes.keep(code)

@@ -34,9 +34,9 @@ _DISCLOSED = (
 _TAIL = "{0} double, {0}_low bigint, {0}_high bigint"
 _SHARE = "{0}_mean double, {0}_p10 double, {0}_median double, {0}_p90 double"
 _COLUMNS: Mapping[str, str] = {
-    **{f"kept_{name}": _KEPT for name in ("audit", "hil", "nonce", "simulation")},
-    "names": "site string, of timestamp, name string, at_ms bigint",
-    "known": "site string, hour timestamp, started boolean",
+    **{f"kept_{name}": _KEPT for name in ("hil", "nonce", "simulation")},
+    "hourly": "site string, hour timestamp, rows bigint, began bigint, ended bigint, name string, "
+    "named_ms bigint, recorded boolean, started boolean",
     "daily": _DISCLOSED,
     "decisions": "site string, hour timestamp, question string, allowed boolean, rule string, "
     "label string, client string, count bigint",

@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from .measures.columns import hour, instant, summed
+from .measures.columns import instant, summed
 
 LOGS = ("audit", "hil", "nonce", "bench", "simulation")
 DAILY = ("audit", "hil", "nonce", "simulation")
@@ -43,9 +43,10 @@ OF_LOG: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def kept(name: str, log: DataFrame) -> DataFrame:
-    """One of DAILY -> of (timestamp: a day, UTC), rows, began, ended (ms)."""
-    at = F.col("at_ms") if name != "audit" else F.coalesce("minute_ms", "at_ms")
+def kept(log: DataFrame) -> DataFrame:
+    """One of DAILY but the audit log, which has `hourly` -> of (timestamp: a day, UTC), rows,
+    began, ended (ms)."""
+    at = F.col("at_ms")
     day = F.date_trunc("day", instant(at)).alias("of")
     return kept_in_all(
         log.select(day, F.lit(1).cast("bigint").alias("rows"), at.alias("began"), at.alias("ended"))
@@ -63,54 +64,23 @@ def kept_in_all(rows: DataFrame) -> DataFrame:
 
 
 def of_logs(kept: Mapping[str, DataFrame], before_ms: int) -> dict[str, int | None]:
-    """kept: of each log of DAILY of which there is anything. Of all: its rows ("kept audit"), its
+    """kept: of each log of DAILY of which there is anything, `kept` or `hourly`. Of all: its rows ("kept audit"), its
     first and last instant in ms ("began audit", "ended audit") of those of days that begin from
     CLOCK_SET_MS to before_ms."""
-    inside = F.unix_millis("of").between(CLOCK_SET_MS, before_ms)
-    figures = {
-        "kept": F.coalesce(F.sum("rows"), F.lit(0)),
-        "began": F.min(F.when(inside, F.col("began"))),
-        "ended": F.max(F.when(inside, F.col("ended"))),
-    }
-    each = [
-        _figures(frame, {f"{word} {name}": figure for word, figure in figures.items()})
-        for name, frame in kept.items()
-    ]
+    each = []
+    for name, frame in kept.items():
+        day = F.date_trunc("day", "hour" if name == "audit" else "of")
+        inside = F.unix_millis(day).between(CLOCK_SET_MS, before_ms)
+        figures = {
+            "kept": F.coalesce(F.sum("rows"), F.lit(0)),
+            "began": F.min(F.when(inside, F.col("began"))),
+            "ended": F.max(F.when(inside, F.col("ended"))),
+        }
+        each.append(_figures(frame, {f"{word} {name}": one for word, one in figures.items()}))
     nothing: dict[str, int | None] = {}
     for name in DAILY:
         nothing |= {f"kept {name}": 0, f"began {name}": None, f"ended {name}": None}
     return nothing | (_collected(each) if each else {})
-
-
-def said(audit: DataFrame) -> DataFrame:
-    """audit -> site, of (timestamp: a day, UTC), name, at_ms: which name its processes said last
-    on that day, and when; null where none was said."""
-    named = F.when(F.col("event") == "start", F.col("name"))
-    at = F.when(named.isNotNull(), F.col("at_ms"))
-    day = F.date_trunc("day", hour()).alias("of")
-    return said_in_all(audit.select("site", day, named.alias("name"), at.alias("at_ms")))
-
-
-def said_in_all(rows: DataFrame) -> DataFrame:
-    """`said` of some lines and of others -> of all of them."""
-    newest = (F.max_by("name", "at_ms").alias("name"), F.max("at_ms").alias("at_ms"))
-    return rows.groupBy("site", "of").agg(*newest)
-
-
-def site_names(said: DataFrame) -> dict[str, str]:
-    """Of each site of the log, by its number: the name that its processes said last; the number
-    too where sites have one name, and alone where none was said."""
-    newest = F.max_by("name", "at_ms").alias("name")
-    found = said.groupBy("site").agg(newest).orderBy("site").collect()
-    names = [row["name"] for row in found]
-    return {
-        row["site"]: row["site"]
-        if row["name"] is None
-        else row["name"]
-        if names.count(row["name"]) == 1
-        else f"{row['name']} ({row['site']})"
-        for row in found
-    }
 
 
 def of_tables(tables: Mapping[str, DataFrame], empty: Iterable[str] = ()) -> dict[str, int | None]:

@@ -30,6 +30,7 @@ from .errors import ReportError
 from .found import DOCUMENT, DOCUMENT_BYTES, File, files, shown, unpacked
 from .outputs import SUMMARY
 from .reading import judge
+from .session import SCANS
 
 LONGEST = 1 << 20
 """Bytes of a line. Longer ones are not read; settle.py finds that they are missing."""
@@ -40,7 +41,6 @@ PACKED = 12
 _FOR_EVER = "36500d"
 _ODD = frozenset("*?[]{}\\")
 _SEGMENT = re.compile(r"[a-z]+-[0-9-]+\.jsonl")
-_WHOLE = "spark.sql.codegen.wholeStage"
 
 
 class Place:
@@ -286,13 +286,13 @@ def _stream(spark: SparkSession, place: Place) -> None:
         .option("checkpointLocation", str(place.checkpoint))
         .trigger(availableNow=True)
     )
-    # One method of all that a line is judged by would be too large for the JVM; the stream has
-    # settings of its own, taken at its start.
-    spark.conf.set(_WHOLE, "false")
+    # The stream has settings of its own, taken at its start.
+    before = spark.conf.get(SCANS)
+    spark.conf.set(SCANS, str(spark.sparkContext.defaultParallelism))
     try:
         query = writer.start(str(place.lines))
     finally:
-        spark.conf.unset(_WHOLE)
+        spark.conf.set(SCANS, before or "1")
     try:
         query.awaitTermination()
     finally:

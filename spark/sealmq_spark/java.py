@@ -31,7 +31,7 @@ def check() -> None:
         raise ReportError("pyspark is not installed here", hint=_EXTRA_HINT)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return  # spark-submit's Java runs already
-    program = _java()
+    program = found()
     try:
         # Where Java's own start script looks for it, too; the words are ours.
         done = subprocess.run(  # noqa: S603
@@ -48,17 +48,18 @@ def check() -> None:
         raise ReportError(f"{program} is Java {version}", "17 or later", hint=_JAVA_HINT)
 
 
-def _java() -> str:
+def found() -> str:
+    """The program that Spark starts as well. ReportError."""
     home = os.environ.get("JAVA_HOME")
     if home:
         program = os.path.join(home, "bin", "java")
         if not os.access(program, os.X_OK):
             raise ReportError(f"JAVA_HOME is {home}, where there is no bin/java", hint=_JAVA_HINT)
         return program
-    found = shutil.which("java")
-    if found is None:
+    named = shutil.which("java")
+    if named is None:
         raise ReportError("there is no Java here", hint=_JAVA_HINT)
-    return found
+    return named
 
 
 def check_master(master: str | None) -> None:

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from . import outputs, tables
 from .errors import FOUND, OK
 from .found import shown as readable
-from .headline import DAILY, KEYS_REPEATED, LOGS, OF_LOG, of_logs, of_tables, site_names
+from .headline import DAILY, KEYS_REPEATED, LOGS, OF_LOG, of_logs, of_tables
 from .ingest import ingest, unread
+from .measures.hourly import site_names
 from .page import Live, render
 from .progress import Steps
 from .session import SMALL
@@ -105,15 +106,14 @@ def _measured(
         logs = Logs(frames, of_days, {"bench": bench})
         of = Tables(spark, out, folder, logs, days)
         of.make(steps.at)
-        there = (name for name in DAILY if f"kept_{name}" not in of.none)
-        kept = {name: of.made[f"kept_{name}"] for name in there}
+        kept = {log: of.made[name] for log, name in tables.KEPT.items() if name not in of.none}
         found: dict[str, Any] = of_logs(kept, _now_ms() + _DAY_MS) | {"kept bench": record.rows}
         told = {name: of.made[name] for name in tables.TABLES}
         found |= of_tables(told, of.none & told.keys())
         for name in ("by_rule", "by_client"):  # of which the page's lists of decisions are made
             told[name] = of.made[name]
             found[f"rows {name}"] = found["rows decisions"]
-        found["sites"] = site_names(of.made["names"]) if found["kept audit"] else {}
+        found["sites"] = site_names(kept["audit"]) if found["kept audit"] else {}
     return told, found
 
 

@@ -35,11 +35,14 @@ def judge(raw: DataFrame) -> DataFrame:
     # To trim means to count all characters, and nearly all lines have nothing to trim.
     trimmed = "IF(startswith(raw, '{') AND endswith(raw, '}'), raw, btrim(raw, ' \\t\\r'))"
     text = raw.selectExpr("*", f"CASE WHEN is_valid_utf8(raw) THEN {trimmed} END AS text")
-    shaped = text.selectExpr("*", f"{shape_of('text')} AS shape")
+    # No line is plain for two of them, and most are of the first.
+    known = " ".join(f"WHEN {contract(name).plain('text')} THEN '{name}'" for name in sorted(MARKS))
+    plain = text.selectExpr("*", f"CASE {known} END AS plain")
+    shaped = plain.selectExpr("*", f"CASE WHEN plain IS NULL THEN {shape_of('text')} END AS shape")
     wants = " ".join(f"WHEN contains(shape, '{MARKS[name]}: ') THEN '{name}'" for name in MARKS)
-    wanted = shaped.selectExpr("*", f"CASE {wants} END AS wants")
+    wanted = shaped.selectExpr("*", f"coalesce(plain, CASE {wants} END) AS wants")
     parsed = wanted.selectExpr("*", *(_parsed(name) for name in MARKS))
-    good = _each(lambda name: contract(name).good("text", "shape"), _wanted)
+    good = _each(_good, _wanted)
     judged = parsed.selectExpr("*", f"coalesce(CASE {good} END, false) AS good")
     kinds = judged.selectExpr(
         "*",
@@ -63,6 +66,13 @@ def _each(then: Callable[[str], Sql], when: Callable[[str], Sql]) -> Sql:
 
 def _wanted(name: str) -> Sql:
     return f"wants = '{name}'"
+
+
+def _good(name: str) -> Sql:
+    one = contract(name)
+    # What Spark could not read has no field at all.
+    plain = f"plain IS NOT NULL AND {name}.id IS NOT NULL"
+    return f"({plain} OR {one.formed('text', 'shape')}) AND {one.kept()}"
 
 
 def _is(name: str) -> Sql:
@@ -99,7 +109,8 @@ def rows(documents: DataFrame) -> DataFrame:
     )
     reason = (
         f"CASE WHEN text IS NULL THEN 'no document of a bench' "
-        f"WHEN NOT ({bench.good('text', 'shape')}) THEN {bench.reason('text')} END AS reason"
+        f"WHEN NOT ({bench.formed('text', 'shape')} AND {bench.kept()}) "
+        f"THEN {bench.reason('text')} END AS reason"
     )
     shown = f"{_shown('coalesce(text, raw)')} AS raw"
     return parsed.selectExpr("bench", "file", "made", reason, shown)

@@ -39,19 +39,31 @@ MEMBER = rf"\G[{{,]{_WS}{_NAME}{_WS}:{_WS}({_VALUE}){_WS}(?=[,}}])"
 FORM = rf"{MEMBERS}\}}\z"
 """A whole line. $ is also before a line's end, which is U+2028, too."""
 FIRST = "^" + _NAME
+_CHARACTERS = r'[^"\\\x00-\x1f]*+'
+_UNESCAPED = f'"{_CHARACTERS}"'
+_ESCAPE = r'\\(?:["\\/bfnrt]|u(?!d[89a-f])[0-9a-f]{4})'
+_PLAIN_STRING = f'"{_CHARACTERS}(?:{_ESCAPE}{_CHARACTERS})*+"'
+_PLAIN_INTEGER = "(?:0|[1-9][0-9]{0,17}+)"
+_NEVER = "(?!)"
 
-_TYPES: Mapping[str, tuple[T.DataType, str]] = {
-    "string": (T.StringType(), "STRING"),
-    "integer": (T.LongType(), "BIGINT"),
-    "number": (T.DoubleType(), r"(?:BIGINT|DECIMAL\([0-9,]+\)|DOUBLE)"),
-    "boolean": (T.BooleanType(), "BOOLEAN"),
-    "array": (T.ArrayType(T.StringType()), "ARRAY<(?:STRING|VOID)>"),
+# The type of its column, what Spark says of its shape, and how our writers write one.
+_TYPES: Mapping[str, tuple[T.DataType, str, str]] = {
+    "string": (T.StringType(), "STRING", _PLAIN_STRING),
+    "integer": (T.LongType(), "BIGINT", _PLAIN_INTEGER),
+    "number": (T.DoubleType(), r"(?:BIGINT|DECIMAL\([0-9,]+\)|DOUBLE)", _PLAIN_INTEGER),
+    "boolean": (T.BooleanType(), "BOOLEAN", "(?:true|false)"),
+    "array": (
+        T.ArrayType(T.StringType()),
+        "ARRAY<(?:STRING|VOID)>",
+        rf"\[(?:{_PLAIN_STRING}(?:,{_PLAIN_STRING})*+)?+\]",
+    ),
     # `params` of a bench's row: kept as text values.
     "object": (
         T.MapType(T.StringType(), T.StringType()),
         r"OBJECT<(?:[a-z0-9_]+: (?:STRING|BIGINT|DECIMAL\([0-9,]+\)|DOUBLE|BOOLEAN)(?:, )?)*>",
+        _NEVER,
     ),
-}  # fmt: skip
+}
 
 
 def column(schema: Schema) -> T.DataType:
@@ -62,6 +74,11 @@ def column(schema: Schema) -> T.DataType:
 def written(schema: Schema) -> str:
     """What `schema_of_variant` says of such values, as a regular expression."""
     return _TYPES[_kind(schema)][1]
+
+
+def plain(schema: Schema) -> str:
+    """How our writers write such a value, as a regular expression."""
+    return _UNESCAPED if unescaped(schema) else _TYPES[_kind(schema)][2]
 
 
 def unescaped(schema: Schema) -> bool:

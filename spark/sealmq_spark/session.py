@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from py4j.java_gateway import JavaGateway, java_import
@@ -12,13 +13,13 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 LOCAL = "local[2]"
+_JAVA = "spark.driver.extraJavaOptions"
 SMALL = 64 << 20
 """Bytes of lines to look at below which a report's session is `small`: of two hundred thousand."""
-# A report makes a hundred queries, each of which Spark would turn into Java and plan again on its
-# way, and Java into machine code twice: half of the CPU of a report over 100,000 lines.
+# A report makes thirty queries, each of which Spark would turn into Java and plan again on its way,
+# and Java into machine code twice: half of the CPU of a report over 100,000 lines.
 _SMALL = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
+    _JAVA: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
@@ -28,11 +29,13 @@ _SMALL = {
 # to the first (compiler.json: the classes).
 _DIRECTIVES = Path(__file__).resolve().with_name("compiler.json")
 _LARGE = {
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=20000 "
-    "-XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000 "
-    "-XX:Tier4BackEdgeThreshold=160000 -XX:+UnlockDiagnosticVMOptions "
+    _JAVA: "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=80000 "
+    "-XX:Tier4MinInvocationThreshold=9600 -XX:Tier4CompileThreshold=240000 "
+    "-XX:Tier4BackEdgeThreshold=640000 -XX:+UnlockDiagnosticVMOptions "
     f'"-XX:CompilerDirectivesFile={_DIRECTIVES}"',
 }
+SCANS = "spark.sql.files.minPartitionNum"
+"""How many tasks read a table at least."""
 _ASKED = (
     "org.apache.spark.sql.functions",
     "org.apache.spark.api.python.PythonUtils",
@@ -40,6 +43,8 @@ _ASKED = (
 )
 WRITERS = 8
 """Files that a task has open at once: each holds a part of what it has to write in memory."""
+_ENDS_S = 60.0
+"""Longer than Java writes down its classes for."""
 # Set by spark-submit, which has started Java, with its own options, before it started us.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
@@ -53,6 +58,7 @@ def session(
     small: bool = False,
     log: Path | None = None,
     held: Sequence[int] = (),
+    classes: str = "",
 ) -> SparkSession:
     """A new session, or the one of this process. scratch: where Spark writes what it spills.
 
@@ -60,17 +66,32 @@ def session(
     the one that spark-submit was given. memory: of the driver ("2g"). small: for few lines, with
     the same results: a third of the processor time, as nothing is compiled for them. log: gets
     what Java prints, which is stderr's otherwise. held: file descriptors that Java keeps open as
-    well, so that a lock lasts as long as Java does, even when this process is killed.
+    well, so that a lock lasts as long as Java does, even when this process is killed. classes: an
+    option of Java's (classes.py).
     """
     conf = SparkConf()
     for key, value in _settings(master, name, scratch, memory):
         conf.set(key, value)
-    conf.setAll(list((_SMALL if small else _LARGE).items()))
+    for key, value in (_SMALL if small else _LARGE).items():
+        conf.set(key, f"{value} {classes}".strip() if key == _JAVA else value)
     if log is not None and _SUBMITTED not in os.environ:
         _start_java(conf, log, held)
     made = SparkSession.builder.config(conf=conf).getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def end(spark: SparkSession) -> int | None:
+    """Stop it, and wait until the Java that `session` has started is gone: its exit code, or None
+    where there was one before."""
+    with suppress(Exception):
+        spark.stop()
+    gateway = SparkContext._gateway
+    if gateway is None or gateway.proc is None:
+        return None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    return int(gateway.proc.wait(_ENDS_S))
 
 
 def _settings(
@@ -83,6 +104,11 @@ def _settings(
     yield "spark.sql.sources.partitionOverwriteMode", "dynamic"
     # Small sites: hundreds of near-empty tasks would cost more than the work.
     yield "spark.sql.shuffle.partitions", "4"
+    # One method for all that is done with a row has Janino and Java's compilers at work for longer
+    # than it is run, and what judges a line would be too large for the JVM.
+    yield "spark.sql.codegen.wholeStage", "false"
+    # A table of a few rows is one task, and one file; `ingest` divides what it reads.
+    yield SCANS, "1"
     # For messages of errors each call on a column would ask Java ten times who has called it, and
     # Java would walk its stack: a fifth of a small report.
     yield "spark.python.sql.dataFrameDebugging.enabled", "false"

@@ -17,7 +17,6 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,9 @@ from pyspark.sql import types as T
 from . import outputs, state
 from .columns_of import columns_of, nothing, write_nothing
 from .contracts import fingerprint
-from .headline import DAILY, kept, kept_in_all, said, said_in_all
+from .headline import DAILY, kept, kept_in_all
 from .measures.behaviours import behaviours
-from .measures.changed import changed, hours, known, known_in_all
+from .measures.changed import changed, hours
 from .measures.cost import cost
 from .measures.cuts import coverage, cuts
 from .measures.decisions import by_client, by_rule, decided_in_all, decisions
@@ -38,6 +37,7 @@ from .measures.disclosures import daily, daily_in_all, disclosures
 from .measures.figures import figures
 from .measures.flaky import flaky
 from .measures.gaps import gaps
+from .measures.hourly import hourly, hourly_in_all
 from .measures.labelling import labelling
 from .measures.nonces import nonces, reused
 from .measures.paper import paper
@@ -79,13 +79,16 @@ def _as_they_are(rows: DataFrame) -> DataFrame:
     return rows
 
 
+KEPT: Mapping[str, str] = {"audit": "hourly", **{each: f"kept_{each}" for each in DAILY[1:]}}
+"""Log -> the table of what there is of it, and from when to when."""
+
 _ALL: Mapping[str, Table] = {
     **{
-        f"kept_{name}": Table(partial(kept, name), (name,), "of", kept_in_all, told=False)
-        for name in DAILY
+        table: Table(kept, (name,), "of", kept_in_all, told=False)
+        for name, table in KEPT.items()
+        if name != "audit"
     },
-    "names": Table(said, ("audit",), "of", said_in_all, told=False),
-    "known": Table(known, ("audit",), "hour", known_in_all, told=False),
+    KEPT["audit"]: Table(hourly, ("audit",), "hour", hourly_in_all, told=False),
     "daily": Table(daily, ("audit",), "first", daily_in_all, told=False),
     "decisions": Table(decisions, ("audit",), "hour", decided_in_all),
     "hours": Table(hours, ("decisions",), "hour", told=False),
@@ -95,7 +98,7 @@ _ALL: Mapping[str, Table] = {
     "labelling": Table(labelling, ("audit",), "at", _as_they_are),
     "refusals": Table(refusals, ("decisions",), "hour"),
     "unenforced": Table(unenforced, ("audit",), "hour", unenforced_in_all),
-    "changed": Table(changed, ("hours", "known")),
+    "changed": Table(changed, ("hours", "hourly")),
     "gaps": Table(gaps, ("audit",), "at", _as_they_are),
     "stages": Table(stages, ("hil",)),
     "behaviours": Table(behaviours, ("hil",)),

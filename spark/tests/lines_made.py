@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
+
+from sealmq_spark.contracts import columns
 
 AUDIT: dict[str, Any] = {
     "v": 1,
@@ -68,6 +71,7 @@ VALUES: list[Any] = [
     [["a"]], {}, {"a": 1}, {"v": 1}, "pass", "fail", "start", "delivered", "connect", "virtual",
     "0123456789abcdef", 60_000, 1 << 24, "m1",
 ]  # fmt: skip
+_LAST = ("count", "minute_ms", "line", "mac")
 _MORE = (
     "rule", "reason", "cause", "cut_op", "cut_after", "cut_inside", "extra", "enforce", "notes",
     "order", "clean", "board", "purpose", "event", "behaviour", "nonce",
@@ -96,11 +100,46 @@ def changed(base: dict[str, Any], rng: random.Random, number: int) -> str:
     )
 
 
+def written(number: int) -> str:
+    """The so-manieth of lines as our writers write them, dense and in order, that are spoiled as
+    data or as text, or not at all."""
+    rng = random.Random(f"written {number}")
+    name, base = rng.choice(list(BASES.items()))
+    line = numbered(base, number)
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        line[rng.choice([*base, *_MORE])] = rng.choice(VALUES)
+    order = [each for each in columns(name).names if each not in _LAST]
+    text = json.dumps({each: line[each] for each in (*order, *_LAST, *line) if each in line},
+                      separators=(",", ":"))  # fmt: skip
+    return _spoiled(text, rng) if rng.random() < 0.4 else text
+
+
+def values_as_written() -> list[str]:
+    """Lines as `written` has them, each with one value as no writer of ours writes it, or just so."""
+    dense = [json.dumps(base, separators=(",", ":")) for base in BASES.values()]
+    return [
+        text[: found.start()] + value + text[found.end() :]
+        for text in dense
+        for found in re.finditer(r'(?<=":)(\d+|"[^"]*")', text)
+        for value in (_NUMBERS if found[0].isdigit() else (f'"{each}"' for each in _TEXTS))
+    ]
+
+
+_NUMBERS = ("0", "00", "01", "-0", "-1", "+1", "1.0", "1e1", "1E1", "0x1", "1_0", "9" * 18, "9" * 19,
+            "9" * 30, "true", "null", '"1"', "[1]", " 1", "1 ", "")  # fmt: skip
+_TEXTS = ("", " ", "\\n", '\\"', "\\\\", "\\/", "\\x", "\\'", "\\u00e9", "\\u00E9", "\\u0000", "\\u00",
+          "\\ud800", "\\udc00", "\\uD800", "\\ud83d\\ude00", "\\ude00\\ud83d", "\t", "\x00", "\x1f", "\x7f",
+          "\u0085", "\u2028", "\ufeff", "é", "\U0001f600", '","v":1,"x":"', '"', "\\", "}")  # fmt: skip
+
+
 def fuzzed(number: int) -> str:
     """The so-manieth of lines that are spoiled as data or as text, or not at all. The same for
     ever: what the reader says of them is written down (data/refused.json)."""
     rng = random.Random(f"fuzzed {number}")
-    text = changed(rng.choice([AUDIT, HIL, NONCE]), rng, number)
+    return _spoiled(changed(rng.choice([AUDIT, HIL, NONCE]), rng, number), rng)
+
+
+def _spoiled(text: str, rng: random.Random) -> str:
     for _ in range(rng.choice((0, 0, 1, 1, 2))):
         at = rng.randrange(len(text) + 1)
         match rng.randrange(9):

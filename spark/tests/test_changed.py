@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 import change_oracle
 from audit_table import NOON, record, rows, table
 from change_oracle import Log
-from sealmq_spark.measures.changed import changed, hours, known
+from sealmq_spark.measures.changed import changed, hours
 from sealmq_spark.measures.decisions import decisions
+from sealmq_spark.measures.hourly import hourly
 
 START = NOON.replace(minute=0)
 HOUR = timedelta(hours=1)
@@ -64,7 +65,7 @@ class Scene:
 
 def of(spark: SparkSession, scenes: Iterable[Scene]) -> DataFrame:
     audit = table(spark, [line for scene in scenes for line in scene.records()])
-    return changed(hours(decisions(audit)), known(audit))
+    return changed(hours(decisions(audit)), hourly(audit))
 
 
 def steady(hours: Iterable[int], count: int = 60) -> Counts:

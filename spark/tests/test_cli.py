@@ -278,6 +278,8 @@ def test_a_report_over_everything_then_over_what_is_new(logs: Path, tmp_path: Pa
     assert "FOUND        the rig: publish, verdict: fails" in second.stdout
     assert "kept         14 audit, 11 rig, 4 nonces, 3 bench rows" in second.stdout
     assert json.loads((out / "summary.json").read_text())["repeated"] == 2
+    kept = Path(os.environ["XDG_CACHE_HOME"]) / "sealmq"
+    assert list(kept.glob("java-*.jsa")), "each Java loads its classes anew"
     assert (out / "report.html").read_text().startswith("<!doctype html>")
 
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from contract import Contract
-from lines_made import AUDIT, BASES, HIL, NONCE, changed, fuzzed
+from lines_made import AUDIT, BASES, HIL, NONCE, changed, fuzzed, values_as_written, written
 from sealmq_spark import contracts
 from sealmq_spark.reading import NAMELESS, judge, rows
 
@@ -61,6 +61,21 @@ def test_fuzzed_lines_are_refused_as_ever(spark: SparkSession, every: int) -> No
     said = [row.reason if row.kind == "bad" else row.kind for row in found]
     other = [each for each in zip(texts[::every], wanted, said, strict=True) if each[1] != each[2]]
     assert other[:10] == []
+
+
+def test_lines_as_our_writers_write_them_are_judged_as_all_others(spark: SparkSession) -> None:
+    """Each beside the same with a blank, which is looked at in detail."""
+    made = [*values_as_written(), *map(written, range(2_500))]
+    texts = [text for text in made if text.startswith("{")]
+    found = judged(spark, [*texts, *("{ " + text[1:] for text in texts)])
+    pairs = zip(texts, found[: len(texts)], found[len(texts) :], strict=True)
+    kept = ("kind", "id", "reason", *BASES)
+    other = [(text, a, b) for text, a, b in pairs if any(a[name] != b[name] for name in kept)]
+    assert other[:5] == []
+    frame = spark.createDataFrame([(text,) for text in texts], "text string")
+    for name in BASES:
+        plain = frame.where(contracts.contract(name).plain("text")).count()
+        assert plain > 100, f"{name}: only {plain} are as our writers write them"
 
 
 def test_what_no_validator_sees_is_bad(spark: SparkSession) -> None:

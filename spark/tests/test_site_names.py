@@ -7,7 +7,7 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 
 from audit_table import NOON, record, table
-from sealmq_spark.headline import said, site_names
+from sealmq_spark.measures.hourly import hourly, site_names
 
 
 def test_a_site_has_its_newest_name_and_its_number_where_it_has_none_or_a_namesake(
@@ -23,7 +23,7 @@ def test_a_site_has_its_newest_name_and_its_number_where_it_has_none_or_a_namesa
         record("stop", site="000000dd"),
         record("start", site="000000dd", name="lab"),
     ]
-    assert site_names(said(table(spark, records))) == {
+    assert site_names(hourly(table(spark, records))) == {
         "000000aa": "factory",
         "000000bb": "000000bb",
         "000000cc": "lab (000000cc)",

@@ -69,7 +69,8 @@ def read(name: str, schema: Schema, patch: pytest.MonkeyPatch) -> None:
     """As `contract` does, which keeps what it has read."""
     patch.setattr(contracts, "load", lambda _: schema)
     made = contracts._contract(name, contracts._schema(name))
-    made.good("text", "shape")
+    made.formed("text", "shape")
+    made.kept()
 
 
 @pytest.mark.parametrize("place", list(PLACES))

@@ -25,8 +25,6 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from .columns import hour
-
 HISTORY = 24
 """Whole hours since a client's first that it takes before it can be found changed."""
 DAYS = 7
@@ -61,22 +59,8 @@ def hours(decided: DataFrame) -> DataFrame:
     )
 
 
-def known(audit: DataFrame) -> DataFrame:
-    """audit -> site, hour, started: the hours in which a mediator recorded anything, and whether
-    one started in them."""
-    started = (F.col("event") == "start").alias("started")
-    return known_in_all(
-        audit.where("role = 'mediator'").select("site", hour().alias("hour"), started)
-    )
-
-
-def known_in_all(rows: DataFrame) -> DataFrame:
-    """known of some records and of others -> of all of them."""
-    return rows.groupBy("site", "hour").agg(F.max("started").alias("started"))
-
-
-def calendar(known: DataFrame) -> DataFrame:
-    """known -> site, hour, whole, left, of, next.
+def calendar(hourly: DataFrame) -> DataFrame:
+    """hourly -> of hours in which a mediator recorded anything: site, hour, whole, left, of, next.
 
     whole: see above. Behind this hour: left, how many whole ones there are; of, how many in each
     hour of the day (UTC), and in all; next, the first of them.
@@ -89,7 +73,7 @@ def calendar(known: DataFrame) -> DataFrame:
         & (F.lead("hour").over(backwards) == F.col("hour") - one)
         & (F.lag("hour").over(backwards) == F.col("hour") + one)
     )
-    marked = known.withColumn("whole", F.coalesce(whole, F.lit(False)))
+    marked = hourly.where("recorded").withColumn("whole", F.coalesce(whole, F.lit(False)))
     these = (*(F.col("whole") & (F.hour("hour") == h) for h in range(_ALL)), F.col("whole"))
     of = [F.coalesce(F.count_if(each).over(behind), F.lit(0)) for each in these]
     following = F.min(F.when(F.col("whole"), F.col("hour"))).over(behind)
@@ -103,14 +87,14 @@ def calendar(known: DataFrame) -> DataFrame:
     )
 
 
-def changed(hours: DataFrame, known: DataFrame) -> DataFrame:
-    """hours, known -> site, client, measure, hour, hours, count, usual, z: beyond LIMIT.
+def changed(hours: DataFrame, hourly: DataFrame) -> DataFrame:
+    """hours, hourly -> site, client, measure, hour, hours, count, usual, z: beyond LIMIT.
 
     measure: of MEASURES. hour: timestamp, UTC; hours: 1, or how many whole hours the silence lasted
     that began then (count 0). usual: the median of the hours that it was compared with; of a
     silence the messages per hour until then. z: below 0 for less than usual.
     """
-    series = _series(hours, calendar(known))
+    series = _series(hours, calendar(hourly))
     judged = _beside_others(_silences(_talking(series)))
     burst = F.when(F.abs(F.col("z")) > LIMIT, _row("hour", F.lit(1), F.col("count"), "usual", "z"))
     silence = F.when(
