@@ -32,7 +32,8 @@ class Plain:
     relays = False
 
     def __init__(self) -> None:
-        self._exported: dict[str, tuple[str, ...]] = {}
+        # Of each label that is exported: to whom.
+        self._to: dict[str, tuple[str, ...]] = {}
 
     def configure(
         self,
@@ -41,7 +42,12 @@ class Plain:
         far: Mapping[str, bytes],
         now_ms: int,
     ) -> None:
-        self._exported = {name: peer.exports for name, peer in policy.peers.items() if not peer.far}
+        near = {name: peer.exports for name, peer in policy.peers.items() if not peer.far}
+        labels = {label for exports in near.values() for label in exports}
+        self._to = {
+            label: tuple([name for name, exports in near.items() if label in exports])
+            for label in labels
+        }
 
     def joined(self, neighbour: str, now_ms: int) -> None: ...
 
@@ -52,7 +58,7 @@ class Plain:
         return Taken(False, RULE, "this site takes no records")
 
     def outbound(self, client: str, topic: str, label: str, now_ms: int) -> Sending:
-        to = tuple([name for name, exports in self._exported.items() if label in exports])
+        to = self._to.get(label, ())
         return _new(Sending, (True, NO_TOKEN, to, RULE, "it is exported"))
 
     def message(self, neighbour: str, token: bytes, topic: str, now_ms: int) -> Ruling:

@@ -38,8 +38,8 @@ SILENT_S = 20.0
 _BACKLOG = 4 << 20
 # Frames that nobody has taken yet: then no more is read.
 _UNREAD = 1 << 20
-# So much is handed on at once, whatever else the turn brings.
-_PIECE = 256 << 10
+# More is not kept for the end of a turn: TLS makes buffers as large as what it is given.
+_PIECE = 128 << 10
 # What comes is read into one buffer, as much at once; it grows for a frame that is longer.
 _READ = 256 << 10
 _FRAME = struct.Struct(">IB")
@@ -186,6 +186,8 @@ class Line(asyncio.BufferedProtocol):
             self._loop.call_soon(self._write)
         self._out += (_FRAME.pack(size, kind), *body)
         self._pending += _FRAME.size + size
+        if self._pending > _PIECE:
+            self._write()
 
     def send_all(self, kind: int, bodies: Iterable[bytes]) -> None:
         """Queue frames of one type."""
@@ -210,8 +212,6 @@ class Line(asyncio.BufferedProtocol):
 
     async def flush(self) -> None:
         """Wait until not too much is queued."""
-        if self._pending > _PIECE:
-            self._write()
         if self._room is not None and not self._why:
             await self._room
         if self._why:

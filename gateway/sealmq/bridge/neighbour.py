@@ -213,6 +213,7 @@ class Neighbour:
             some = self._host.spool.after(self._name, last, room)
             # Answers are news only where more may wait than there is room for.
             self._full = len(some) == room
+            self._sent.trim()
             for one in some:
                 last = one.seq
                 while not self._one(line, one):
@@ -239,7 +240,7 @@ class Neighbour:
             return False
         # From now on: what comes again after a kill may be in the spool already, and the peer takes
         # the second of one line for a replay.
-        self._sent.add(sent)
+        self._sent[sent] = None
         self._answered[seq] = one
         site, number, _, hops, token, topic, flags, m1 = message
         head = crossing.head(seq, flags, hops, site, number, token, topic)
@@ -347,6 +348,7 @@ class Neighbour:
     def _answers(self, line: Line, due: list[bytes]) -> None:
         if line is self.line:
             self._under_way -= len(due)
+            self._handed.trim()
             line.send_all(ANSWER, due)
         due.clear()
 

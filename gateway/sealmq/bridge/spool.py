@@ -35,7 +35,7 @@ WINDOWS = 20_000
 EACH_SENDER = 32
 """Windows: copies may lag as far behind others as all MESSAGES of a neighbour that was away."""
 _CACHED = 1024
-GROUP_S = 0.005
+GROUP_S = 0.01
 """What has to be on disk before it is answered waits so long for more: a transaction, and all that
 its answers set off here and there, costs more than a message."""
 HOLD_S = 0.25
@@ -60,6 +60,7 @@ CREATE INDEX IF NOT EXISTS seen_used ON seen (used);
 CREATE TABLE IF NOT EXISTS certificate (peer TEXT PRIMARY KEY, der BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS known (key BLOB PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 """
+_new = tuple.__new__
 _COLUMNS = "site, number, label, hops, token, topic, flags, m1"
 
 Told = Callable[[], object]
@@ -97,7 +98,7 @@ class _Fresh:
 
     def __init__(self, seq: int, message: Message, waits: Iterable[str]) -> None:
         self.seq, self.message, self.waits = seq, message, set(waits)
-        self.cost = cost(message)
+        self.cost = len(message.m1) + len(message.topic) + EACH  # as `cost`
         self.safe: list[Told] = []
 
 
@@ -137,6 +138,8 @@ class Spool:
         # What has gone from the disk, of each neighbour: what each message takes, by its number.
         self._done: dict[str, dict[int, int]] = {}
         self._seen = _Windows(self._db)
+        self.seen = self._seen.has
+        """Whether (origin, ctr) has come. Changes nothing: who is refused uses nothing up."""
         self._then: list[Told] = []
         self._planned = self._ageing = False
         # What was there a HOLD_S ago.
@@ -202,7 +205,7 @@ class Spool:
             for number in reversed(queue):
                 if number <= seq:
                     break
-                news.append(Waiting(number, queue[number].message))
+                news.append(_new(Waiting, (number, queue[number].message)))
             some += reversed(news)
         return some[:most] if most >= 0 else some
 
@@ -249,10 +252,6 @@ class Spool:
             safe()
 
     # --- from neighbours ---
-
-    def seen(self, origin: bytes, ctr: int) -> bool:
-        """Whether it has come. Changes nothing: what is refused has used nothing up."""
-        return self._seen.has(origin, ctr)
 
     def came(self, origin: bytes, ctr: int) -> None:
         """It has come, and is where it belongs: written with all else of this group."""
@@ -319,7 +318,11 @@ class Spool:
 
     def _write(self, upto: int) -> None:
         fresh = [one for one in self._fresh.values() if one.seq <= upto]
-        if not (fresh or self._done or self._seen.changed):
+        if not (fresh or self._done):
+            if self._seen.changed:
+                with self._whole(False):
+                    self._seen.write()
+                self._seen.written()
             return
         gone: list[tuple[str, Waiting]] = []
         with self._whole(bool(fresh)):

@@ -50,15 +50,15 @@ class Import(NamedTuple):
 
 class Handed(OrderedDict[Which, None]):
     """The last messages that went over one line and were answered; so nobody sends one twice.
-    begun: by the monotonic clock."""
+    `trim` now and then. begun: by the monotonic clock."""
 
     def __init__(self, most: int = _HANDED, begun: float = 0.0) -> None:
         super().__init__()
         self._most, self.begun = most, begun
 
-    def add(self, which: Which) -> None:
-        self[which] = None
-        if len(self) > self._most:
+    def trim(self) -> None:
+        """Those that went longest ago go."""
+        while len(self) > self._most:
             self.popitem(last=False)
 
 
@@ -168,7 +168,7 @@ class Traffic:
                 parts.add(left[which])
                 fresh = tuple(other for other in fresh if other != n)
         if fresh:
-            flags = min(qos, 1) << 1 | (said.kind and 1)
+            flags = (2 if qos else 0) | (said.kind and 1)
             fields = self._site, number, label, 1, found.token, topic, flags, m1
             one: Message = tuple.__new__(Message, fields)
             alone = safe if not parts else None
@@ -241,7 +241,7 @@ class Traffic:
             waiting.append(partial(self._judged, *again))
             return
         if self._spool.seen(*which):
-            handed.add(sent)
+            handed[sent] = None
             answer(crossing.OK, "")
             return
         ruling = judge.message(neighbour, one.token, one.topic, now_ms())
@@ -251,7 +251,9 @@ class Traffic:
         if why := self._objection(neighbour, one, ruling, here):
             answer(*self._refused(neighbour, one, why))
             return
-        onward = () if one.hops >= HOPS else tuple([n for n in ruling.to if n != neighbour])
+        onward = ruling.to
+        if onward:
+            onward = () if one.hops >= HOPS else tuple([n for n in onward if n != neighbour])
         if here is None and ruling.to and not onward:
             why = f"hops: it has passed {one.hops} sites, at most {HOPS} are allowed"
             answer(*self._refused(neighbour, one, why))
@@ -304,7 +306,7 @@ class Traffic:
                 self._spool.put(Message(*goes, one.m1), onward)
                 self._told(onward)
             self._spool.came(*which)
-            handed.add(sent)
+            handed[sent] = None
             answer(crossing.OK, "")
         for again in waiting:
             again()

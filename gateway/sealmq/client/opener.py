@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 # Up to s2 a header says under which key m3 is; from inst on it is the nonce.
 _KEY, _NONCE, _S2_END = 11, 8, 17
 _TAIL = bytes(TAG)
+# From here on a view costs less than a copy.
+_LARGE = 8192
 _COUNTED = struct.Struct(">BHIB").unpack_from
 _KIND, _SALT = 1, 11
 _new = tuple.__new__
@@ -82,8 +84,9 @@ class Opener(_Reader):
             self._plan(key, topic, payload)
             return opened
         head = payload[:M3_HEAD]
+        sealed = payload[M3_HEAD:] if len(payload) < _LARGE else memoryview(payload)[M3_HEAD:]
         try:
-            plain = plan.decrypt(head[_NONCE:], payload[M3_HEAD:], head + plan.tail)
+            plain = plan.decrypt(head[_NONCE:], sealed, head + plan.tail)
         except InvalidTag:
             raise Unauthentic("m3: the tag does not verify") from None
         roots = plan.roots

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sealmq.bridge.line import _READ, ANSWER, MESSAGE, MOST, Line, LineLost
+from sealmq.bridge.line import _PIECE, _READ, ANSWER, MESSAGE, MOST, Line, LineLost
 
 SIZES = (0, 1, 5, 100, 4096, 4096, 17_000, _READ - 5, _READ, 5, 300_000, MOST, 0, 64)
 
@@ -18,6 +18,7 @@ class Transport:
 
     def __init__(self) -> None:
         self.aborted, self.paused, self.written = False, False, b""
+        self.pieces: list[int] = []
 
     def set_write_buffer_limits(self, high: int) -> None: ...
 
@@ -35,6 +36,7 @@ class Transport:
 
     def write(self, data: bytes) -> None:
         self.written += data
+        self.pieces.append(len(data))
 
 
 def begun() -> tuple[Line, Any]:
@@ -125,6 +127,21 @@ def test_what_is_sent_in_parts_is_one_frame() -> None:
         await asyncio.sleep(0)
         assert transport.written == b"".join(framed(len(b), ANSWER, b) for b in (b"a", b"", b"ccc"))
         assert not line.backlog
+        line.abort()
+
+    asyncio.run(scene())
+
+
+def test_large_messages_of_one_turn_leave_in_pieces() -> None:
+    async def scene() -> None:
+        line, transport = begun()
+        for n in range(28):
+            line.send(MESSAGE, b"head", bytes((n,)) * 16_427)
+        await asyncio.sleep(0)
+        bodies = (b"head" + bytes((n,)) * 16_427 for n in range(28))
+        assert transport.written == b"".join(framed(len(b), MESSAGE, b) for b in bodies)
+        assert max(transport.pieces) <= _PIECE + 16_436
+        assert len(transport.pieces) == 4
         line.abort()
 
     asyncio.run(scene())

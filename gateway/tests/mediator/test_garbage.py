@@ -107,6 +107,23 @@ else:
 """
 
 
+# So much as a bridge has under way, at most.
+HEAP = """
+import resource
+from sealmq import garbage
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    messages = [bytes(16_384) + b"." for _ in range(60)]
+    del messages
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+garbage.started()
+faults()
+print(max(faults() for _ in range(5)))
+"""
+
+
 def test_what_was_there_at_the_start_is_not_looked_at_and_everything_seldom() -> None:
     run(AFTER)
 
@@ -120,6 +137,10 @@ def test_a_mediator_s_collector_begins_when_all_is_there_and_leaves_that_alone(
 @pytest.mark.parametrize("process", ["agent", "bridge"])
 def test_a_process_that_carries_messages_leaves_its_code_alone(process: str) -> None:
     assert run(SERVING, process) == "looked\n"
+
+
+def test_what_large_messages_took_is_used_again_without_page_faults() -> None:
+    assert int(run(HEAP)) < 50  # of 240
 
 
 def run(*words: str) -> str:
