@@ -98,7 +98,7 @@ class _Fresh:
 
     def __init__(self, seq: int, message: Message, waits: Iterable[str]) -> None:
         self.seq, self.message, self.waits = seq, message, set(waits)
-        self.cost = len(message.m1) + len(message.topic) + EACH  # as `cost`
+        self.cost = cost(message)
         self.safe: list[Told] = []
 
 

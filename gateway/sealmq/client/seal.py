@@ -4,20 +4,16 @@ alone, where a bridge passes on what another site's client has sealed. Sans-IO.
 
 from __future__ import annotations
 
-import struct
-
 from sealmq.aead import Seal
 from sealmq_spec.aead import seal
-from sealmq_spec.const import M1_HEAD, M2, M2_HEAD, N_LINK, OP_COMMAND, TAG, USE_PUBLISH
-from sealmq_spec.envelope import nonce_m1, put_m1, tail_m1, tail_m2
+from sealmq_spec.const import M1_HEAD, M2, M2_HEAD, OP_COMMAND, TAG, USE_PUBLISH
+from sealmq_spec.envelope import nonce_link, nonce_m1, put_m1, put_m2, tail_m1, tail_m2
 from sealmq_spec.errors import Malformed, Misuse
 from sealmq_spec.keys import inner_key, link_key
 from sealmq_spec.session import Session
 from sealmq_spec.tlv import EMPTY
 
 _HEADS = M2_HEAD + M1_HEAD
-# As `put_m2` has it, in one step.
-_HEAD_M2 = struct.Struct(">BBBHI").pack
 # Topics that a link has been used for.
 _TAILS = 256
 
@@ -89,10 +85,11 @@ def seal_passed(
     if now is None:
         raise Misuse("no time yet: connect first")
     ctr = session.next_ctr()
-    header = _HEAD_M2(M2, session.ident.suite << 4, ctr >> 16, ctr & 0xFFFF, now // 1000)
-    nonce = session.salt + N_LINK + header[2:5]
+    head = bytearray(M2_HEAD)
+    put_m2(head, 0, M2, session.ident.suite, ctr, now // 1000)
     tail = link.tails.get((topic, flags)) or link.tail(topic, flags)
-    return ctr, header + link.seal(nonce, block + m1, header + tail)
+    header = bytes(head)
+    return ctr, header + link.seal(nonce_link(session.salt, head), block + m1, header + tail)
 
 
 def command_body(family: str, body: bytes) -> bytes:
