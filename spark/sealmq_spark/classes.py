@@ -73,7 +73,7 @@ def _mine(path: Path) -> bool:
 def _mark(java: str) -> str:
     """Another one after each change of Java or of Spark."""
     program = Path(os.path.realpath(java))
-    jars = Path(_find_spark_home(), "jars")  # type: ignore[no-untyped-call]
+    jars = Path(_find_spark_home(), "jars")
     found = hashlib.sha256()
     for path in (program, program.parents[1] / "lib" / "modules", jars):
         there = path.stat() if path.exists() else None

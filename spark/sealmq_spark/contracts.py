@@ -247,7 +247,9 @@ def fingerprint() -> str:
     What words a schema has for people does not count: a report would have to read all logs again.
     """
     made = [_contract(name, _schema(name)) for name in sorted(MARKS)]
-    texts = [f"{one.columns.simpleString()}\n{one.formed('text', 'shape')}{one.kept()}" for one in made]
+    texts = [
+        f"{one.columns.simpleString()}\n{one.formed('text', 'shape')}{one.kept()}" for one in made
+    ]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]
 
 

@@ -64,9 +64,11 @@ def kept_in_all(rows: DataFrame) -> DataFrame:
 
 
 def of_logs(kept: Mapping[str, DataFrame], before_ms: int) -> dict[str, int | None]:
-    """kept: of each log of DAILY of which there is anything, `kept` or `hourly`. Of all: its rows ("kept audit"), its
-    first and last instant in ms ("began audit", "ended audit") of those of days that begin from
-    CLOCK_SET_MS to before_ms."""
+    """kept: of each log of DAILY of which there is anything, `kept` or `hourly`.
+
+    Of all: its rows ("kept audit"), its first and last instant in ms ("began audit", "ended
+    audit") of those of days that begin from CLOCK_SET_MS to before_ms.
+    """
     each = []
     for name, frame in kept.items():
         day = F.date_trunc("day", "hour" if name == "audit" else "of")

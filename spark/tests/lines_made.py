@@ -115,7 +115,7 @@ def written(number: int) -> str:
 
 
 def values_as_written() -> list[str]:
-    """Lines as `written` has them, each with one value as no writer of ours writes it, or just so."""
+    """Lines as `written` has them, each with one value written otherwise, or just so."""
     dense = [json.dumps(base, separators=(",", ":")) for base in BASES.values()]
     return [
         text[: found.start()] + value + text[found.end() :]
@@ -125,11 +125,15 @@ def values_as_written() -> list[str]:
     ]
 
 
-_NUMBERS = ("0", "00", "01", "-0", "-1", "+1", "1.0", "1e1", "1E1", "0x1", "1_0", "9" * 18, "9" * 19,
-            "9" * 30, "true", "null", '"1"', "[1]", " 1", "1 ", "")  # fmt: skip
-_TEXTS = ("", " ", "\\n", '\\"', "\\\\", "\\/", "\\x", "\\'", "\\u00e9", "\\u00E9", "\\u0000", "\\u00",
-          "\\ud800", "\\udc00", "\\uD800", "\\ud83d\\ude00", "\\ude00\\ud83d", "\t", "\x00", "\x1f", "\x7f",
-          "\u0085", "\u2028", "\ufeff", "é", "\U0001f600", '","v":1,"x":"', '"', "\\", "}")  # fmt: skip
+_NUMBERS = (
+    "0", "00", "01", "-0", "-1", "+1", "1.0", "1e1", "1E1", "0x1", "1_0", "9" * 18, "9" * 19,
+    "9" * 30, "true", "null", '"1"', "[1]", " 1", "1 ", "",
+)  # fmt: skip
+_TEXTS = (
+    "", " ", "\\n", '\\"', "\\\\", "\\/", "\\x", "\\'", "\\u00e9", "\\u00E9", "\\u0000", "\\u00",
+    "\\ud800", "\\udc00", "\\uD800", "\\ud83d\\ude00", "\\ude00\\ud83d", "\t", "\x00", "\x1f",
+    "\x7f", "\u0085", "\u2028", "\ufeff", "é", "\U0001f600", '","v":1,"x":"', '"', "\\", "}",
+)  # fmt: skip
 
 
 def fuzzed(number: int) -> str:

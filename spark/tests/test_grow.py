@@ -123,7 +123,7 @@ def test_rows_of_some_lines_and_of_others_add_up_to_those_of_all(spark: SparkSes
             some, others = map(one.make, halves)
             assert rows(one.adds(some.unionByName(others))) == rows(one.make(whole)), name
             made += 1
-    assert made >= 8
+    assert made >= 6
 
 
 def reported(
