@@ -181,7 +181,7 @@ class Neighbour:
         except (LineLost, SealError, KgDenied, KgBad) as error:
             why = str(error)
         finally:
-            self.line = None
+            self.line, self._handed.over = None, True
             await line.close()
             self._host.lost(self._name, why)
 

@@ -173,6 +173,8 @@ class Bridge:
             elif row["there"]:
                 site, where = bytes.fromhex(row["site"]), Import(row["peer"], row["label"])
                 self.traffic.imports[(site, int(row["there"]))] = where
+            else:
+                self.traffic.awaited.add(row["peer"])
         self.traffic.neighbours = frozenset(self._neighbours)
         self.traffic.exported = exported
         self.traffic.names = self._crossings.names
@@ -330,6 +332,7 @@ class Bridge:
         for label, number in numbers.items():
             if Import(name, label) in self._in:
                 imports[(site, number)] = Import(name, label)
+        self.traffic.awaited.came(name)
 
     async def _keys(self) -> None:
         """Gives peers new keys as they are made, and sees when something else crosses."""

@@ -17,10 +17,11 @@ from functools import partial
 from typing import NamedTuple
 
 from sealmq.families.between import Judge, Ruling
-from sealmq_spec.errors import SealError
+from sealmq_spec.errors import SealError, Unavailable
 from sealmq_spec.origin import message_id
 
 from . import crossing
+from .awaited import Awaited
 from .crossing import HOPS, Crossing
 from .passing import head
 from .spool import Message, Spool, Told
@@ -50,11 +51,12 @@ class Import(NamedTuple):
 
 class Handed(OrderedDict[Which, None]):
     """The last messages that went over one line and were answered; so nobody sends one twice.
-    `trim` now and then. begun: by the monotonic clock."""
+    `trim` now and then. begun: by the monotonic clock. over: the line is; what has not been
+    answered comes again over another one."""
 
     def __init__(self, most: int = _HANDED, begun: float = 0.0) -> None:
         super().__init__()
-        self._most, self.begun = most, begun
+        self._most, self.begun, self.over = most, begun, False
 
     def trim(self) -> None:
         """Those that went longest ago go."""
@@ -68,6 +70,7 @@ COUNTED = frozenset(
         "it does not leave",
         "it is no neighbour any more",
         "it may not have it any more",
+        "keys",
         "loop",
         "not exported",
         "replay",
@@ -114,6 +117,7 @@ class Traffic:
         self._deliver, self._audit, self._told = deliver, audit, told
         self.imports: dict[tuple[bytes, int], Import] = {}
         """By the site that the label is of, and its number there."""
+        self.awaited = Awaited()
         self.sites: dict[str, bytes] = {}
         """Of peers whose certificate is known."""
         self.neighbours: frozenset[str] = frozenset()
@@ -248,7 +252,13 @@ class Traffic:
         if ruling.heals and not ruling.accept and _later(handed, partial(self._judged, *again)):
             return
         here = self.imports.get((one.site, one.label))
-        if why := self._objection(neighbour, one, ruling, here):
+        late = ""
+        if here is None and ruling.accept and self.awaited.lacks(ruling.issuer):
+            work = _unless_over(handed, partial(self._judged, *again))
+            if self.awaited.waits(ruling.issuer, work):
+                return
+            late = f"keys: {ruling.issuer} has given none, and a label of it is imported here"
+        if why := self._objection(neighbour, one, ruling, here, late):
             answer(*self._refused(neighbour, one, why))
             return
         onward = ruling.to
@@ -262,7 +272,7 @@ class Traffic:
         coming: _Coming = tuple.__new__(_Coming, fields)
         self._coming[which] = []
         if here is None:
-            self._over(coming, None)
+            self._over(coming, Unavailable(late) if late else None)
             return
         try:
             self._deliver(here, one, partial(self._over, coming))
@@ -270,8 +280,10 @@ class Traffic:
             self._coming.pop(which, None)
             raise
 
-    def _objection(self, neighbour: str, one: Crossing, ruling: Ruling, here: Import | None) -> str:
-        """Why it is refused; "": it is not."""
+    def _objection(
+        self, neighbour: str, one: Crossing, ruling: Ruling, here: Import | None, late: str
+    ) -> str:
+        """Why it is refused; "": it is not. late: why it may be for this site all the same."""
         if not ruling.accept:
             return f"{ruling.reason} ({ruling.rule})"
         known = self.sites.get(ruling.issuer)
@@ -282,6 +294,8 @@ class Traffic:
             return f"its token is of {ruling.issuer}, and its label of {here.peer}"
         # At an end of the graph a copy ends, too; where it could go on, and may not, it is named.
         if here is None and not ruling.to:
+            if late:
+                return late
             behind = self.neighbours - {neighbour, ruling.issuer}
             if behind or not self._judge.relays:
                 return "not exported: nothing of that label belongs here, or goes on from here"
@@ -341,8 +355,18 @@ def _later(handed: Handed, work: Callable[[], None]) -> bool:
     """Do it a little later, if the line's records may still be on their way."""
     if time.monotonic() - handed.begun >= _SETTLE_S:
         return False
-    asyncio.get_running_loop().call_later(0.2, work)
+    asyncio.get_running_loop().call_later(0.2, _unless_over(handed, work))
     return True
+
+
+def _unless_over(handed: Handed, work: Callable[[], None]) -> Callable[[], None]:
+    """Nobody waits for the answer once the line is over, and the bridge may have ended with it."""
+
+    def works() -> None:
+        if not handed.over:
+            work()
+
+    return works
 
 
 def now_ms() -> int:

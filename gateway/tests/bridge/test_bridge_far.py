@@ -217,6 +217,25 @@ def test_an_error_in_the_line_of_who_listens_ends_its_run_at_once(
         asyncio.run(scene())
 
 
+def test_nothing_that_came_over_a_line_is_judged_later_once_the_line_is_over() -> None:
+    host, line = Host(), Line()
+    during: list[bool] = []
+
+    def joined(name: str, line: Any) -> None:
+        during.append(one._handed.over)
+        raise LineLost("gone")
+
+    async def close() -> None: ...
+
+    given: dict[str, Any] = {"joined": joined, "lost": lambda *said: None}
+    for name, what in given.items():
+        setattr(host, name, what)
+    line.close = close  # type: ignore[attr-defined]
+    one = Neighbour(host, Peer("b1", "ab" * 32))  # type: ignore[arg-type]
+    asyncio.run(one._serve(line))  # type: ignore[arg-type]
+    assert (during, one._handed.over) == ([False], True)
+
+
 def test_what_a_kill_has_left_in_the_spool_twice_goes_out_once_on_a_line(tmp_path: Path) -> None:
     """It was killed between spooling a message and keeping that it had come, and got it again: the
     neighbour would take the second copy for a replay, and block it."""

@@ -193,3 +193,35 @@ def test_a_mediator_may_not_have_heard_yet_of_keys_that_have_come(
         assert (client.tried, told.empty()) == (tries, True)
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("there", [0, 7])
+def test_what_comes_before_a_peers_first_keys_waits_for_them(layout: Layout, there: int) -> None:
+    text = crossings(port(), True).text + 'import = ["water"]\n'
+    row = {
+        "peer": "south", "label": "water", "out": False, "number": 1, "enrolment": {},
+        "disabled": False, "site": "02020202" if there else "", "there": there,
+    }  # fmt: skip
+    config = parse(text)
+
+    class Keys(KeyGenerator):
+        async def peer_take(self, name: str, der: bytes, packet: bytes) -> dict[str, int]:
+            return {"water": 7}
+
+    async def scene() -> None:
+        found = Crossings(config.peers, [row], {}, text, 1, config.digest)
+        bridge = Bridge(layout, found, NORTH[0], cast(KgClient, Keys(found)), cast(Any, Log()))
+        bridge._begin()
+        bridge._in = {Import("south", "water"): cast(Any, None)}
+        awaited, were_there = bridge.traffic.awaited, list[Import]()
+        assert awaited.lacks("south") == (not there)
+        if not there:
+            assert awaited.waits(
+                "south", lambda: were_there.extend(bridge.traffic.imports.values())
+            )
+        await bridge.keys_of("south", SOUTH[0].der, b"")
+        assert not awaited.lacks("south")
+        assert were_there == [Import("south", "water")] * (not there)
+        bridge.spool.close()
+
+    asyncio.run(scene())
