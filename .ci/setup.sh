@@ -73,13 +73,11 @@ retire_service() {
     "${as_root[@]}" env PATH="$PATH:/usr/sbin:/sbin" update-rc.d "$1" disable
 }
 
-# PYTHON3 if it is set and its version is supported; else the distribution's, which was optimised with
-# a profile (what version managers build is slower) and is what gateways run on; else the newest
-# supported one on PATH. It must run: a version manager may have a command for a version that it
-# does not have.
+# `python3` if its version is supported, else the newest supported one on PATH. It must run: a
+# version manager may have a command for a version that it does not have.
 choose_python() {
     local name
-    for name in ${PYTHON3:+"$PYTHON3"} /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
+    for name in python3 python3.13 python3.12 python3.11; do
         if command -v "$name" >/dev/null && "$name" -c 'import sys, venv, ensurepip
 sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
             printf '%s\n' "$name"

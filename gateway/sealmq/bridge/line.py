@@ -245,7 +245,10 @@ class Line(asyncio.BufferedProtocol):
         """Send what is queued, and end it."""
         self._write()
         self._watch.cancel()
-        self._transport.close()
+        # One that is over was aborted, and asyncio before Python 3.11.4 cannot abort after a second
+        # close.
+        if not self._why:
+            self._transport.close()
         await asyncio.wait((self._gone,), timeout=1)
         self._end("it was closed here")
 
