@@ -384,18 +384,18 @@ def test_a_worker_is_told_whose_live_links_are_there_and_what_came_over_them(
                 raise AssertionError(f"{what}: {await client.ask('heard')}")
 
             await clients[1].ask("live True")
-            await hears(clients[0], "live 1 True")
-            await hears(clients[2], "live 1 True")
+            await until_heard(clients[0], "live 1 True")
+            await until_heard(clients[2], "live 1 True")
             await clients[1].ask("marked 2 77")
-            await hears(clients[2], "marked 1 77")
+            await until_heard(clients[2], "marked 1 77")
             assert "marked" not in await clients[0].ask("heard")
             for killed in (2, 1):
                 os.kill(int(await clients[killed].ask("pid")), signal.SIGKILL)
                 await until(lambda: it.pool.workers[killed].away is not None)  # noqa: B023
                 await until(lambda: it.pool.workers[killed].away is None)  # noqa: B023
                 if killed == 2:
-                    await hears(await it.client(5), "live 1 True")
-            await hears(clients[0], "live 1 False")
+                    await until_heard(await it.client(5), "live 1 True")
+            await until_heard(clients[0], "live 1 False")
 
     run(story())
 
@@ -413,16 +413,16 @@ def test_attributes_reach_all_workers_and_one_that_begins(layout: Layout) -> Non
             try:
                 await sources.take(it.owner.config.attributes)
                 for client in clients:
-                    assert "('contract','bob','signed',4070908800000)" in await client.ask("heard")
+                    await until_heard(client, "('contract','bob','signed',4070908800000)")
                 os.kill(int(await clients[1].ask("pid")), signal.SIGKILL)
                 await until(lambda: it.pool.workers[1].away is not None)
                 await until(lambda: it.pool.workers[1].away is None)
                 late = await it.client(3)
-                assert "('contract','bob','signed',4070908800000)" in await late.ask("heard")
+                await until_heard(late, "('contract','bob','signed',4070908800000)")
                 file.write_text("")
                 await until(lambda: not sources.rows)
                 for client in (clients[0], late):
-                    assert "('contract','bob',None,0)" in await client.ask("heard")
+                    await until_heard(client, "('contract','bob',None,0)")
             finally:
                 await sources.close()
 
