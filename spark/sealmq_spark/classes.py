@@ -30,7 +30,8 @@ class Archive:
         self._new = self._path.with_name(f".{self._path.name}.{os.getpid()}")
 
     def option(self) -> str:
-        """For Java: use the archive, or write one. Empty where there is no place for it."""
+        """Java's option to use the archive, or to write one if there is none. Empty: there is no
+        place for it, or others could have written it."""
         text = str(self._path)
         if any(mark in text for mark in "\"'\\$`%"):  # which somebody on the way would read
             return ""

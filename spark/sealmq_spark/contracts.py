@@ -114,8 +114,8 @@ class Contract:
         # Without its last bracket.
         listed = f"concat({event}, ' ', left({shape}, length({shape}) - 1), ', ')"
         shaped = whole(listed, shapes)
-        plain = "|".join(name for name, one in self.fields.items() if unescaped(one))
-        escaped = f"{text} RLIKE {literal(_ESCAPED % plain)}"
+        names = "|".join(name for name, one in self.fields.items() if unescaped(one))
+        escaped = f"{text} RLIKE {literal(_ESCAPED % names)}"
         return (
             f"coalesce({shaped} AND {text} RLIKE {literal(FORM)} "
             f"AND NOT (contains({text}, '\\\\') AND {escaped}), false)"

@@ -49,7 +49,7 @@ def check() -> None:
 
 
 def found() -> str:
-    """The program that Spark starts as well. ReportError."""
+    """The path of the `java` that Spark will start. ReportError."""
     home = os.environ.get("JAVA_HOME")
     if home:
         program = os.path.join(home, "bin", "java")

@@ -115,7 +115,7 @@ def written(number: int) -> str:
 
 
 def values_as_written() -> list[str]:
-    """Lines as `written` has them, each with one value written otherwise, or just so."""
+    """Each line of BASES, dense, with one of its values replaced by one of _NUMBERS or _TEXTS."""
     dense = [json.dumps(base, separators=(",", ":")) for base in BASES.values()]
     return [
         text[: found.start()] + value + text[found.end() :]

@@ -165,7 +165,7 @@ class Delay:
         finally:
             self._account.waiting.pop(self, None)
             try:
-                # Also where the agent ends: the will is not lost.
+                # The will goes out also where the agent is told to end: nobody would send it later.
                 await seat.leave(self._returned is True, hold=True)
                 # A client that came meanwhile has the session, and says how long it is kept.
                 if self._returned is None and waited is not None and expiry < FOREVER:

@@ -1,7 +1,7 @@
-"""What has come of a peer that a label is imported of, before the peer's keys have: whether it is
-meant for this site nobody can say yet. It waits, in its order, for a while; then it is refused and
-named, and so is what comes after it. A neighbour's keys always go before what it sends; a far
-peer's come by a way of their own, and may be seconds later.
+"""Messages of a peer whose first keys have not come yet, and of which this site imports a label.
+Without the keys nobody can say whether a message is for this site. So it waits, in its order; after
+KEYS_S it is refused and named, and so are later ones. A neighbour sends its keys before its
+messages; those of a far peer come another way, and may come seconds later.
 """
 
 from __future__ import annotations

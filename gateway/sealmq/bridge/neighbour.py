@@ -333,8 +333,8 @@ class Neighbour:
         host.judge.receive(self._name, body, now)
 
     def _decided(self, line: Line, seq: int, code: int, reason: str) -> None:
-        """It is answered once what is to be kept of it is written, together with all others that
-        wait for that.
+        """The message is answered after what this site keeps of it is on disk. One write, and one
+        group of answers, serves all messages that wait for that.
         """
         if line is not self.line:
             return  # nobody waits for it any more

@@ -185,9 +185,8 @@ def _config(layout: Layout, last_good: bool) -> tuple[site_config.Config, str | 
     except (site_config.ConfigError, OSError) as error:
         if not last_good:
             raise
-        from sealmq.kg import (
-            last,  # the database's library is large, and we live as long as the site
-        )
+        # Only now: the database's library is large, and this process lives as long as the site.
+        from sealmq.kg import last
 
         found = last.last(layout)
         if found is None:
