@@ -114,35 +114,39 @@ def _labelled(of: Lines) -> str:
     return of.record("topic-labelled", rest)
 
 
-def _refused(of: Lines, event: str, why: tuple[tuple[str, str], ...], rest: str, who: str) -> str:
+def _refused(
+    of: Lines, event: str, why: tuple[tuple[str, str], ...], before: str, after: str, who: str = ""
+) -> str:
     rule, reason = why[int(of.rnd() * len(why))]
     of.tally.decided[event, rule] += 1
     if "%s" in reason:
         reason %= who
-    return of.record(event, f'{rest},"rule":"{rule}","reason":"{reason}"')
+    return of.record(event, f'{before},"rule":"{rule}","reason":"{reason}"{after}')
 
 
 def _packet_refused(of: Lines) -> str:
     who = of.device()
-    return _refused(of, "packet-refused", _PACKETS, f',"client":"{who}","peer":"{of.peer()}"', who)
+    after = f',"client":"{who}","peer":"{of.peer()}"'
+    return _refused(of, "packet-refused", _PACKETS, "", after, who)
 
 
 def _connect_refused(of: Lines) -> str:
-    rest = f',"peer":"{of.peer()}","client_id":"sealmq-{of.device()}"'
-    return _refused(of, "connect-refused", _CONNECTS, rest, "")
+    peer, client = f',"peer":"{of.peer()}"', f',"client_id":"sealmq-{of.device()}"'
+    return _refused(of, "connect-refused", _CONNECTS, peer, client)
 
 
 def _publish_refused(of: Lines) -> str:
     topic, client, _, _ = world.topic(world.popular_topic(of.rnd()))
-    rest = f',"client":"{client}","peer":"{of.peer()}","topic":"{topic}"'
-    return _refused(of, "publish-refused", _PUBLISHES, rest, client)
+    peer = f',"peer":"{of.peer()}"'
+    before = f',"client":"{client}","topic":"{topic}"'
+    return _refused(of, "publish-refused", _PUBLISHES, before, peer, client)
 
 
 def _subscribe_refused(of: Lines) -> str:
     reader = world.popular_reader(of.rnd())
     topic = f"plant/{int(of.rnd() * 24)}/#"
-    rest = f',"client":"reader-{reader}","topic":"{topic}"'
-    return _refused(of, "subscribe-refused", _SUBSCRIBES, rest, "")
+    before = f',"client":"reader-{reader}","topic":"{topic}"'
+    return _refused(of, "subscribe-refused", _SUBSCRIBES, before, "")
 
 
 def _folded(of: Lines) -> str:
@@ -156,8 +160,8 @@ def _command(of: Lines) -> str:
     word, rule = world.drawn_word(of.rnd()), f"{_FAMILY}.entitled.label"
     of.tally.decided["command", rule] += 1
     rest = (
-        f',"client":"{client}","family":"{_FAMILY}","rule":"{rule}",'
-        f'"detail":"agree to {word}","topic":"{topic}"'
+        f',"client":"{client}","family":"{_FAMILY}","topic":"{topic}",'
+        f'"detail":"agree to {word}","rule":"{rule}"'
     )
     return of.record("command", rest)
 

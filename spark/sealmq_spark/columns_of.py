@@ -100,6 +100,13 @@ def nothing(spark: SparkSession, columns: str | T.StructType) -> DataFrame:
     return none.select("none.*")
 
 
+def stored(spark: SparkSession, folder: Path, columns: str | T.StructType) -> DataFrame:
+    """The Parquet files of a folder; without rows while there is none."""
+    if not folder.is_dir():
+        return nothing(spark, columns)
+    return spark.read.schema(columns).parquet(str(folder))
+
+
 def write_nothing(spark: SparkSession, columns: T.StructType, folder: Path) -> None:
     """A Parquet file without a row, as Spark writes one: a job of its own for each would be a
     third of what a small report costs."""

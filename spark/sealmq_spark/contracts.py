@@ -83,7 +83,7 @@ class Contract:
     def plain(self, text: Sql) -> Sql:
         """Whether it is `formed`, and as our writers write it: without blanks, its fields in
         the schema's order. Nearly all good lines are, and it costs a third of `formed`,
-        which decides about all others."""
+        which decides about all others. text: of valid UTF-8."""
         lines: dict[str, list[str]] = {}
         for name, event in self.events.items():
             head, _, rest = self._members(name, event).partition(_OF_EVENT)
@@ -100,7 +100,7 @@ class Contract:
         order += [each for each in _LAST if each in event.may]
         found = ""
         for each in order:
-            value = f'"{name}"' if name and each == "event" else plain(self.fields[each])
+            value = f'"{name}"' if name and each == "event" else plain(self.fields[each])[0]
             member = f',"{each}":{value}'
             found += member if each in event.needs else f"(?:{member})?+"
         return found.removeprefix(",")
@@ -121,12 +121,14 @@ class Contract:
             f"AND NOT (contains({text}, '\\\\') AND {escaped}), false)"
         )
 
-    def kept(self) -> Sql:
-        """Whether a line that is `formed` keeps all rules."""
-        each = (
+    def kept(self, *, written: bool = False) -> Sql:
+        """Whether a line that is `formed` keeps all rules; or one that is `plain` (written), which
+        keeps some of them as it is written so."""
+        each = [
             f"({self._at(name)} IS NULL OR {rule(one, self._at(name))})"
             for name, one in self.fields.items()
-        )
+            if not (written and (plain(one)[1] or name == "event"))
+        ]
         broken = "".join(
             f" AND NOT coalesce({each.format(line=self.name)}, false)" for _, each in self.rules
         )

@@ -1,11 +1,10 @@
-"""Closed segments, once: judged lines in OUT/lines, by Structured Streaming with a checkpoint.
+"""Which files there are in the logs, and that each is read once (batches.py reads them).
 
 What a run was given stands in OUT/ingest: links/ (one for each file, named after its path, size
 and time, so that whatever a path is called, Spark sees plain names), documents/ (a copy of each
 document of a bench, named after its content: benches overwrite theirs), others/ (links to what else
 ends in .json this time), files.jsonl (which of these is which file, and how many bytes are in it),
-refused.jsonl (what could not be read this time). Spark's stream reads the links; its checkpoint and
-the log of its file sink make each line count once, wherever it is killed.
+refused.jsonl (what could not be read this time).
 """
 
 from __future__ import annotations
@@ -15,30 +14,19 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from . import locks
+from . import batches, locks
 from .contracts import fingerprint
 from .errors import ReportError
 from .found import DOCUMENT, DOCUMENT_BYTES, File, files, shown, unpacked
 from .outputs import SUMMARY
-from .reading import judge
-from .session import SCANS
 
-LONGEST = 1 << 20
-"""Bytes of a line. Longer ones are not read; settle.py finds that they are missing."""
-EACH = 1 << 30
-"""Bytes of logs in one step of the stream. A run that is killed does at most this much again."""
 PACKED = 12
 """How much smaller gzip makes a log, about."""
-_FOR_EVER = "36500d"
 _ODD = frozenset("*?[]{}\\")
 _SEGMENT = re.compile(r"[a-z]+-[0-9-]+\.jsonl")
 
@@ -48,8 +36,6 @@ class Place:
 
     def __init__(self, out: Path) -> None:
         self.out = out = out.absolute()
-        self.lines = out / "lines"
-        self.checkpoint = out / "checkpoint"
         self.links = out / "ingest" / "links"
         self.documents = out / "ingest" / "documents"
         self.others = out / "ingest" / "others"
@@ -60,11 +46,12 @@ class Place:
 
 
 def ingest(spark: SparkSession, logs: Sequence[str], out: Path) -> None:
-    """Reads what is new in the logs into OUT/lines. ReportError: what an operator can mend."""
+    """Reads what is new in the logs into OUT/NAME of each contract, each id once. ReportError: what
+    an operator can mend."""
     place = _prepared(out)
     with locks.of_java(spark, place.out):
         _link(logs, place)
-        _stream(spark, place)
+        batches.read(spark, place.out, place.links, _links(place))
         _say_read(place)
 
 
@@ -93,7 +80,7 @@ def _prepared(out: Path) -> Place:
         raise ReportError(
             f"{out}: Spark cannot write to a path with one of {odd}", hint="another --out"
         )
-    state = {"version": 2, "contracts": fingerprint(), "out": shown(str(place.out))}
+    state = {"version": 3, "contracts": fingerprint(), "out": shown(str(place.out))}
     try:
         for folder in (place.links, place.documents, place.others):
             folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +91,6 @@ def _prepared(out: Path) -> Place:
             new = place.state.with_suffix(".new")
             new.write_text(json.dumps(state))
             new.replace(place.state)
-        _intact(place)
     except OSError as error:
         raise ReportError(f"{out}: {error}", hint="a folder that you may write to") from None
     return place
@@ -115,25 +101,6 @@ def _read(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except ValueError:
         return None
-
-
-def _intact(place: Place) -> None:
-    """Of a step Spark notes that it begins, that its lines are there, that it is done.
-
-    Where somebody has taken one of these away Spark would leave out steps, or all, and say nothing.
-    """
-    begun, done = (_last(place.checkpoint / name) for name in ("offsets", "commits"))
-    if not done <= _last(place.lines / "_spark_metadata") <= begun:
-        raise ReportError(
-            f"parts of the report in {place.out} are missing", hint="--fresh reads all logs again"
-        )
-
-
-def _last(folder: Path) -> int:
-    """The number of the last step noted there; below 0: of none."""
-    names = os.listdir(folder) if folder.is_dir() else []
-    numbers = (name.removesuffix(".compact") for name in names)
-    return max((int(number) for number in numbers if number.isdecimal()), default=-1)
 
 
 def _same(old: Any, new: dict[str, Any], place: Place) -> None:
@@ -235,6 +202,15 @@ def _line(**fields: str | int) -> str:
     return json.dumps(fields) + "\n"
 
 
+def _links(place: Place) -> list[batches.Link]:
+    """Of all segments that a run was ever given, the oldest first."""
+    told = map(_told, place.files.read_bytes().splitlines())
+    there = {one["name"]: one for one in told if one is not None}
+    segments = [one for name, one in there.items() if not name.endswith(DOCUMENT)]
+    segments.sort(key=lambda one: (one["made_ns"], one["name"]))
+    return [batches.Link(one["name"], one["bytes"]) for one in segments]
+
+
 def _say_read(place: Place) -> None:
     """For a gateway that deletes its segments once they were read: NAME BYTES of each. A file that
     Spark could not read to its end is in it, too; `settle` says so.
@@ -258,43 +234,3 @@ def _told(line: bytes) -> Any:
         return json.loads(line)
     except ValueError:
         return None
-
-
-def _stream(spark: SparkSession, place: Place) -> None:
-    if all(link.name.endswith(DOCUMENT) for link in place.links.iterdir()):
-        return
-    raw = (
-        spark.readStream.format("text")
-        .schema("value string")
-        # Carriage returns stay: then what was read adds up to the file's bytes.
-        .option("lineSep", "\n")
-        .option("pathGlobFilter", "*.jsonl*")
-        .option("maxBytesPerTrigger", str(EACH))
-        # Spark leaves out what is a week older than the newest file, and says nothing.
-        .option("maxFileAge", _FOR_EVER)
-        # Whatever cannot be read to its end is missing in the sum, which settle.py tells.
-        .option("ignoreCorruptFiles", "true")
-        .option("ignoreMissingFiles", "true")
-        .option("mapreduce.input.linerecordreader.line.maxlength", str(LONGEST))
-        .load(str(place.links))
-    )
-    named = raw.select(F.col("value").alias("raw"), F.col("_metadata.file_name").alias("file"))
-    writer = (
-        judge(named)
-        .writeStream.format("parquet")
-        .partitionBy("kind")
-        .option("checkpointLocation", str(place.checkpoint))
-        .trigger(availableNow=True)
-    )
-    # The stream has settings of its own, taken at its start.
-    before = spark.conf.get(SCANS)
-    spark.conf.set(SCANS, str(spark.sparkContext.defaultParallelism))
-    try:
-        query = writer.start(str(place.lines))
-    finally:
-        spark.conf.set(SCANS, before or "1")
-    try:
-        query.awaitTermination()
-    finally:
-        with suppress(Py4JError, PySparkException):
-            query.stop()

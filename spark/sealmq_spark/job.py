@@ -64,7 +64,7 @@ def run(
     """
     steps = steps or Steps()
     days = days or Days()
-    with steps.step("ingest"), steps.watching(lambda: _streamed(spark)):
+    with steps.step("ingest"), steps.watching(lambda: _tasks(spark)):
         ingest(spark, logs, out)
     with steps.step("settle"):
         settled = settle(spark, out)
@@ -194,11 +194,13 @@ def _figure(value: float | None) -> str:
     return "nothing" if value is None else f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
 
 
-def _streamed(spark: SparkSession) -> str:
-    """How many lines the stream has read; asked from another thread."""
-    batches = [batch for query in spark.streams.active for batch in query.recentProgress]
-    lines = sum(batch["numInputRows"] for batch in batches)
-    return f"{lines:,} lines" if lines else ""
+def _tasks(spark: SparkSession) -> str:
+    """How far Spark is with what it does now; asked from another thread."""
+    tracker = spark.sparkContext.statusTracker()
+    infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    done = sum(info.numCompletedTasks for info in infos if info is not None)
+    there = sum(info.numTasks for info in infos if info is not None)
+    return f"{done} of {there} parts" if there > 1 else ""
 
 
 def _versions(spark: SparkSession) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 .sealmq-report          says that the folder is a report's; locked while one is made (locks.py)
 .sealmq-java            the lock of a Java that reads or settles
-checkpoint lines audit hil nonce bench quarantine      what was read, each line once
-state                   how far it is settled (state.py)
+audit hil nonce simulation bench quarantine            what was read, each line once
+state                   how far it was read (state.py)
 days                    what tables are made of, by day (tables.py)
 tables -> .tables-N     Parquet; all tables of a report change at once
 summary.json report.html  replaced by a rename, summary.json last
@@ -32,8 +32,6 @@ PAGE = "report.html"
 LOG = "spark.log"
 READ = (
     "ingest",
-    "checkpoint",
-    "lines",
     "audit",
     "hil",
     "nonce",

@@ -26,6 +26,20 @@ LINES = ", ".join(
 """The columns that `judge` gives."""
 
 
+def as_written(raw: DataFrame, name: str) -> DataFrame:
+    """raw, file -> raw, file, the struct of contract `name`, good. Of lines as our writers write
+    them: what is not good may be so by `judge`, and what is good is so there, and is the same."""
+    one = contract(name)
+    plain = raw.selectExpr("raw", "file", f"is_valid_utf8(raw) AND {one.plain('raw')} AS plain")
+    parsed = plain.selectExpr(
+        "raw", "file", f"CASE WHEN plain THEN {one.parsed('raw')} END AS {name}"
+    )
+    # What Spark could not read has no field at all.
+    return parsed.selectExpr(
+        "*", f"coalesce({name}.id IS NOT NULL AND {one.kept()}, false) AS good"
+    )
+
+
 def judge(raw: DataFrame) -> DataFrame:
     """raw, file -> LINES. kind: a contract, bad or blank. size: bytes of the line and its end.
 
@@ -35,12 +49,9 @@ def judge(raw: DataFrame) -> DataFrame:
     # To trim means to count all characters, and nearly all lines have nothing to trim.
     trimmed = "IF(startswith(raw, '{') AND endswith(raw, '}'), raw, btrim(raw, ' \\t\\r'))"
     text = raw.selectExpr("*", f"CASE WHEN is_valid_utf8(raw) THEN {trimmed} END AS text")
-    # No line is plain for two of them, and most are of the first.
-    known = " ".join(f"WHEN {contract(name).plain('text')} THEN '{name}'" for name in sorted(MARKS))
-    plain = text.selectExpr("*", f"CASE {known} END AS plain")
-    shaped = plain.selectExpr("*", f"CASE WHEN plain IS NULL THEN {shape_of('text')} END AS shape")
+    shaped = text.selectExpr("*", f"{shape_of('text')} AS shape")
     wants = " ".join(f"WHEN contains(shape, '{MARKS[name]}: ') THEN '{name}'" for name in MARKS)
-    wanted = shaped.selectExpr("*", f"coalesce(plain, CASE {wants} END) AS wants")
+    wanted = shaped.selectExpr("*", f"CASE {wants} END AS wants")
     parsed = wanted.selectExpr("*", *(_parsed(name) for name in MARKS))
     good = _each(_good, _wanted)
     judged = parsed.selectExpr("*", f"coalesce(CASE {good} END, false) AS good")
@@ -70,9 +81,7 @@ def _wanted(name: str) -> Sql:
 
 def _good(name: str) -> Sql:
     one = contract(name)
-    # What Spark could not read has no field at all.
-    plain = f"plain IS NOT NULL AND {name}.id IS NOT NULL"
-    return f"({plain} OR {one.formed('text', 'shape')}) AND {one.kept()}"
+    return f"{one.formed('text', 'shape')} AND {one.kept()}"
 
 
 def _is(name: str) -> Sql:

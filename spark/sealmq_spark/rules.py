@@ -7,6 +7,7 @@ for all contracts: what JSON's readers would let pass, or would not tell apart, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,12 +40,15 @@ MEMBER = rf"\G[{{,]{_WS}{_NAME}{_WS}:{_WS}({_VALUE}){_WS}(?=[,}}])"
 FORM = rf"{MEMBERS}\}}\z"
 """A whole line. $ is also before a line's end, which is U+2028, too."""
 FIRST = "^" + _NAME
-_CHARACTERS = r'[^"\\\x00-\x1f]*+'
+_CHARACTERS = r'[^"\\\x00-\x1f]*'
 _UNESCAPED = f'"{_CHARACTERS}"'
 _ESCAPE = r'\\(?:["\\/bfnrt]|u(?!d[89a-f])[0-9a-f]{4})'
 _PLAIN_STRING = f'"{_CHARACTERS}(?:{_ESCAPE}{_CHARACTERS})*+"'
 _PLAIN_INTEGER = "(?:0|[1-9][0-9]{0,17}+)"
 _NEVER = "(?!)"
+# In a pattern: some characters, and what else might go on after the end of a text.
+_CLASS = re.compile(r"\[[^^\\\]\"][^\\\]\"]*\]")
+_OPEN = re.compile(r'[.\\"\[]')
 
 # The type of its column, what Spark says of its shape, and how our writers write one.
 _TYPES: Mapping[str, tuple[T.DataType, str, str]] = {
@@ -76,9 +80,19 @@ def written(schema: Schema) -> str:
     return _TYPES[_kind(schema)][1]
 
 
-def plain(schema: Schema) -> str:
-    """How our writers write such a value, as a regular expression."""
-    return _UNESCAPED if unescaped(schema) else _TYPES[_kind(schema)][2]
+def plain(schema: Schema) -> tuple[str, bool]:
+    """How our writers write such a value, as a regular expression; and whether that is all that its
+    rule asks for."""
+    if "const" in schema or "enum" in schema:
+        return "(?:" + "|".join(map(_dense, _values(schema))) + ")", True
+    pattern = schema.get("pattern", ".")[1:-1]
+    if (
+        _CLASS.search(pattern)
+        and "maxLength" not in schema
+        and not _OPEN.search(_CLASS.sub("", pattern))
+    ):
+        return f'"(?:{pattern})"', True
+    return _UNESCAPED if unescaped(schema) else _TYPES[_kind(schema)][2], False
 
 
 def unescaped(schema: Schema) -> bool:
@@ -150,6 +164,10 @@ def literal(value: str | int) -> Sql:
 def texts(values: Iterable[str]) -> Sql:
     """These texts as an array in SQL."""
     return f"CAST(array({', '.join(map(literal, values))}) AS array<string>)"
+
+
+def _dense(value: str | int) -> str:
+    return str(value) if isinstance(value, int) else f'"{re.escape(value)}"'
 
 
 def _kind(schema: Schema) -> str:

@@ -107,8 +107,10 @@ def _settings(
     # One method for all that is done with a row has Janino and Java's compilers at work for longer
     # than it is run, and what judges a line would be too large for the JVM.
     yield "spark.sql.codegen.wholeStage", "false"
-    # A table of a few rows is one task, and one file; `ingest` divides what it reads.
+    # A table of a few rows is one task, and one file; batches.py divides what it reads.
     yield SCANS, "1"
+    # The files of a batch are looked up here: a task for each would cost more.
+    yield "spark.sql.sources.parallelPartitionDiscovery.threshold", "1000000"
     # For messages of errors each call on a column would ask Java ten times who has called it, and
     # Java would walk its stack: a fifth of a small report.
     yield "spark.python.sql.dataFrameDebugging.enabled", "false"

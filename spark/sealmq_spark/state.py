@@ -12,12 +12,25 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from . import outputs
 from .errors import ReportError
 
 FOLDER = "state"
+FILES = f"{FOLDER}/files"
+"""Which links were read: texts of one name a line."""
+SIZES, BAD_LINES, LOST, AGAIN, NO_BENCH = (
+    f"{FOLDER}/{name}" for name in ("sizes", "bad", "lost", "again", "documents")
+)
+TABLES = {
+    SIZES: "file string, size bigint",
+    BAD_LINES: "file string, digest bigint, n bigint, reason string, raw string",
+    LOST: "kind string, id string, key bigint, digest bigint, file string, raw string",
+    AGAIN: "key bigint, digest bigint, file string",
+    NO_BENCH: "file string, reason string, raw string",
+}
+"""sizes: what was read of each file. bad: its bad lines. lost: contents that an id has besides the
+one that counts. again: files with contents that were read before. documents: those of no bench."""
 _RECORD = "settled.json"
 _STAGED = ".staged-"
 
@@ -30,15 +43,12 @@ only add lines (0: none)."""
 class Record:
     """What settled.json says. number: of the last change.
 
-    parts, last: how many of the stream's files are settled, and the newest of these. good,
-    contents: good lines, and how many different ones. lines: with bad ones. days: of each log.
-    documents: a mark of those that `rows` of the benches come of. replaced: folders that the last
-    change brought whole, as paths in OUT.
+    lines: with bad ones. good, contents: good lines, and how many different ones. days: of each
+    log. documents: a mark of those that `rows` of the benches come of. replaced: folders that the
+    last change brought whole, as paths in OUT.
     """
 
     number: int = 0
-    parts: int = 0
-    last: str = ""
     lines: int = 0
     good: int = 0
     contents: int = 0
@@ -49,7 +59,7 @@ class Record:
 
 
 class State:
-    """OUT/state. `now`: the record; changed by `commit` alone. `staged`: where a change is made."""
+    """OUT/state. `now`: the record; changed by `commit` alone."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
@@ -57,8 +67,19 @@ class State:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.now = self._read()
         self._finish()
-        self.staged = self.folder / f"{_STAGED}{self.now.number + 1}"
-        self.staged.mkdir()
+        self._intact()
+
+    def files(self) -> set[str]:
+        """The links that were read."""
+        texts = (path.read_text() for path in (self._out / FILES).glob("*.txt"))
+        return {name for text in texts for name in text.splitlines()}
+
+    def begin(self) -> Path:
+        """A new folder in which to stage a change."""
+        staged = self.folder / f"{_STAGED}{self.now.number + 1}"
+        shutil.rmtree(staged, ignore_errors=True)
+        staged.mkdir()
+        return staged
 
     def _read(self) -> Record:
         path = self.folder / _RECORD
@@ -78,6 +99,18 @@ class State:
         record.replaced = sorted(replaced)
         outputs.replace(self.folder / _RECORD, json.dumps(vars(record)) + "\n")
         self._finish()
+
+    def _intact(self) -> None:
+        """What was read once is not read again, so where somebody has taken it away, all is."""
+        folders = [
+            self._out / name / f"day={day}" for name, days in self.now.days.items() for day in days
+        ]
+        files = [self._out / FILES] if folders else []
+        if not all(folder.is_dir() for folder in (*folders, *files)):
+            raise ReportError(
+                f"parts of the report in {self._out} are missing",
+                hint="--fresh reads all logs again",
+            )
 
     def _finish(self) -> None:
         for staged in self.folder.glob(f"{_STAGED}*"):
@@ -109,18 +142,3 @@ def added(file: Path) -> int:
 def _files(folder: Path) -> list[Path]:
     """Of tables: Spark's own notes are hidden."""
     return [path for path in folder.rglob("*") if path.is_file() and path.name[0] not in "._"]
-
-
-def parts(lines: Path) -> list[str]:
-    """The files of OUT/lines that the stream has finished, oldest first: kind=NAME/part-..."""
-    log = lines / "_spark_metadata"
-    names = [path.name for path in log.iterdir()] if log.is_dir() else []
-    compact = max((int(name[:-8]) for name in names if name.endswith(".compact")), default=-1)
-    later = sorted(int(name) for name in names if name.isdecimal() and int(name) > compact)
-    steps = [f"{compact}.compact"] if compact >= 0 else []
-    found = []
-    for step in (*steps, *map(str, later)):
-        for line in (log / step).read_text().splitlines()[1:]:
-            entry: Any = json.loads(line)
-            found.append("/".join(entry["path"].split("/")[-2:]))
-    return found

@@ -12,8 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lines_made import AUDIT, HIL, NONCE, numbered
+from sealmq_spark.batches import LONGEST
 from sealmq_spark.errors import ReportError
-from sealmq_spark.ingest import LONGEST, ingest
+from sealmq_spark.ingest import ingest
 from sealmq_spark.measures.regressions_bench import of_bench
 from sealmq_spark.settle import SHORT, Settled, settle
 
@@ -119,10 +120,11 @@ def test_whatever_lies_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
     assert told(second)["bad.jsonl", "no JSON object"] == 4
     assert second.repeated == first.repeated + 5
     # Nothing new: nothing is read. What is settled of the same lines is the same (test_settle.py).
+    batches = len(list((out / "state" / "files").iterdir()))
     ingest(spark, [str(logs)], out)
-    assert len([n for n in os.listdir(out / "checkpoint" / "commits") if n.isdigit()]) == 2
-    # Spark would leave out what is new, or have nothing of the old, and say nothing.
-    for part in ("checkpoint", "lines"):
+    assert len(list((out / "state" / "files").iterdir())) == batches == 2
+    # What was read once is not read again, so nothing of it may be missing.
+    for part in ("audit/day=2027-01-15", "hil", "state/files"):
         (out / part).rename(out / "away")
         with pytest.raises(ReportError, match="parts of the report") as caught:
             ingest(spark, [str(logs)], out)

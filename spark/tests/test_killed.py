@@ -11,16 +11,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lines_made import AUDIT, HIL, NONCE, numbered
-from sealmq_spark import ingest as reading
+from sealmq_spark import batches
 from sealmq_spark.ingest import ingest
 from sealmq_spark.settle import settle
+from sealmq_spark.state import FILES as READ
+from sealmq_spark.state import State
 
 FILES, EACH = 12, 40
 _PROGRAM = Path(__file__).with_name("kill_me.py")
@@ -55,25 +57,26 @@ def counted(logs: Path) -> tuple[Counter[str], int, Counter[str]]:
     return Counter(good.keys()), good.total() - len(good), bad
 
 
-def numbers(folder: Path) -> int:
-    """How many steps the stream has noted there."""
-    return sum(path.name.isdigit() for path in folder.glob("*")) if folder.is_dir() else 0
+def told(out: Path) -> str:
+    """Which files it was given."""
+    files = out / "ingest" / "files.jsonl"
+    return files.read_text() if files.exists() else ""
 
 
-def more(folder: Path, than: int) -> bool:
-    """Whether more steps are noted there by now."""
-    return numbers(folder) > than
+def read(out: Path) -> int:
+    """How many batches are read."""
+    return len(list((out / READ).glob("*.txt")))
 
 
 def state(out: Path) -> str:
     """How far a run in OUT has come."""
-    begun, ended = (numbers(out / "checkpoint" / name) for name in ("offsets", "commits"))
-    if begun == 0:
-        return "before the stream"
-    if begun > ended:
-        written = numbers(out / "lines" / "_spark_metadata")
-        return "step written" if written > ended else "in a step"
-    return "settling" if (out / "ingest" / "work").exists() else "between steps"
+    work = out / "ingest" / "work"
+    if not (out / "state").exists():
+        return "before it reads"
+    for part in ("documents", "twice", "rest", "first", "suspects"):
+        if (work / part).exists():
+            return f"with {part}"
+    return "between batches"
 
 
 class Run:
@@ -123,54 +126,51 @@ def checked(spark: SparkSession, logs: Path, out: Path) -> None:
     assert told == bad
 
 
-def unwritten(folder: Path) -> None:
-    """The newest step is not noted there."""
-    last = max(
-        (path for path in folder.iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
-    )
-    last.unlink()
-    (folder / f".{last.name}.crc").unlink()
-
-
-@pytest.mark.parametrize(
-    "left", ["in a step", pytest.param("step written", marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("left", ["undecided", pytest.param("decided", marks=pytest.mark.full)])
 def test_what_a_killed_run_leaves_counts_once(
     left: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a run leaves it that was killed in a step, or had written it: those below are killed, in
-    processes of their own, and say that there is nothing else.
+    """As a run leaves it that was killed in its second batch, before that was recorded or after it:
+    those below are killed, in processes of their own, and say that there is nothing else.
     """
-    monkeypatch.setattr(reading, "EACH", 4000)
+    monkeypatch.setattr(batches, "EACH", 4000)
     rng = random.Random("killed")
     logs, out = tmp_path / "logs", tmp_path / "out"
     logs.mkdir()
-    commits, lines = out / "checkpoint" / "commits", out / "lines" / "_spark_metadata"
     written(logs, range(3), rng)
-    ingest(spark, [str(logs)], out)
-    assert numbers(commits) > 1
-    for folder in (commits, lines) if left == "in a step" else (commits,):
-        unwritten(folder)
-    assert state(out) == left
+    name = "commit" if left == "undecided" else "_put"
+    whole = getattr(State, name)
+
+    def killed(self: State, *of: Any) -> None:
+        if read(out):
+            raise KeyboardInterrupt
+        whole(self, *of)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, name, killed)
+        with pytest.raises(KeyboardInterrupt):
+            ingest(spark, [str(logs)], out)
+    assert read(out) == 1
     written(logs, range(3, 4), rng)
     checked(spark, logs, out)
+    assert read(out) > 2
 
 
 @pytest.mark.full
-def test_killed_in_a_step(spark: SparkSession, tmp_path: Path) -> None:
+def test_killed_in_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random("killed")
     logs, out = tmp_path / "logs", tmp_path / "out"
     logs.mkdir()
     written(logs, range(6), rng)
     run = Run(logs, out, tmp_path / "run")
-    run.until(lambda: state(out) == "in a step" and numbers(out / "checkpoint" / "commits") > 0)
-    assert run.kill(java=True) in ("in a step", "step written", "between steps")
+    run.until(lambda: read(out) > 0 and state(out) == "with suspects")
+    run.kill(java=True)
     written(logs, range(6, 7), rng)
     checked(spark, logs, out)
 
 
 @pytest.mark.full
-def test_killed_while_settling(spark: SparkSession, tmp_path: Path) -> None:
+def test_killed_without_its_java(spark: SparkSession, tmp_path: Path) -> None:
     """Its Java lives on for a moment; and what it had read counts once as well."""
     rng = random.Random("killed")
     logs, out = tmp_path / "logs", tmp_path / "out"
@@ -193,8 +193,8 @@ def test_killed_at_many_moments(spark: SparkSession, tmp_path: Path) -> None:
         for kill in range(5):
             written(logs, range(kill * FILES, (kill + 1) * FILES), rng)
             run = Run(logs, out, tmp_path / f"run{turn}-{kill}")
-            offsets = out / "checkpoint" / "offsets"
-            run.until(partial(more, offsets, numbers(offsets)))
+            last = logs / f"s{(kill + 1) * FILES - 1}.jsonl"
+            run.until(lambda last=last, out=out: str(last) in told(out))
             moment = time.monotonic() + rng.uniform(0, 12)
             while time.monotonic() < moment and run.process.poll() is None:
                 time.sleep(0.002)

@@ -115,26 +115,26 @@ def test_fresh_takes_a_reports_files_and_no_others(tmp_path: Path) -> None:
 def test_what_was_half_forgotten_is_forgotten_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lines without their checkpoint would be read twice."""
+    """Lines without the state that says that they are there would be read twice."""
     out = tmp_path / "out"
     write(out, "old")
-    for name in ("checkpoint", "lines"):
+    for name in ("state", "audit"):
         (out / name).mkdir()
     remove = outputs._remove
 
     def killed(path: Path) -> None:
-        if path.name == "lines":
+        if path.name == "audit":
             raise Killed
         remove(path)
 
     monkeypatch.setattr(outputs, "_remove", killed)
     with pytest.raises(Killed), outputs.opened(out, fresh=True):
         pass
-    assert (out / "lines").exists()
+    assert (out / "audit").exists()
     monkeypatch.undo()
     with outputs.opened(out):
-        assert not (out / "lines").exists()
-        assert not (out / "checkpoint").exists()
+        assert not (out / "audit").exists()
+        assert not (out / "state").exists()
 
 
 def test_a_java_that_outlived_its_report_is_waited_for(
@@ -144,14 +144,14 @@ def test_a_java_that_outlived_its_report_is_waited_for(
     monkeypatch.setattr(locks, "_JAVA_S", 0.0)
     out = tmp_path / "out"
     write(out, "old")
-    (out / "lines").mkdir()
+    (out / "audit").mkdir()
     with locks.of_java(spark, out):
         with pytest.raises(ReportError, match="another report is being made"):
             with outputs.opened(out, fresh=True):
                 pass
-        assert (out / "lines").exists()
+        assert (out / "audit").exists()
     with outputs.opened(out, fresh=True):
-        assert not (out / "lines").exists()
+        assert not (out / "audit").exists()
 
 
 def test_names_with_signs_that_mean_something_to_others(tmp_path: Path) -> None:

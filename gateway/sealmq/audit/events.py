@@ -62,6 +62,8 @@ NUMBERS = (
     "rating",
     "until_ms",
 )
+# Made when a minute is over, so they come after what they count.
+LAST = ("count", "minute_ms")
 FLAGS = ("clean", "enforce", "parted")
 LISTS = ("notes", "order")
 
@@ -236,8 +238,8 @@ def of_families(order: Iterable[str]) -> dict[str, int]:
 def check(
     event: str, fields: Mapping[str, object], more: Mapping[str, int] = NO_MORE
 ) -> tuple[dict[str, Field] | None, str]:
-    """The fields as they are written, and what was wrong ("" if nothing was). more: families'
-    fields, and how long each may be.
+    """The fields as they are written, in the schema's order (LAST last), and what was wrong ("" if
+    nothing was). more: families' fields, and how long each may be.
 
     None instead of fields: the record cannot be written, since it would not be one of the schema.
     """
@@ -259,7 +261,10 @@ def check(
         else:
             out[name] = clean
     missing = [f"{name} is missing" for name in shape.needs if name not in out]
-    return (None if missing else out), "; ".join(wrong + missing)
+    # Readers know a record in this order at the first look.
+    order = [name for name in (*shape.needs, *may) if name in out and name not in LAST]
+    ordered = {name: out[name] for name in (*order, *LAST) if name in out}
+    return (None if missing else ordered), "; ".join(wrong + missing)
 
 
 def _value(name: str, value: object, more: Mapping[str, int]) -> Field | None:
