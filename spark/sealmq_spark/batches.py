@@ -31,6 +31,7 @@ from .columns_of import stored
 from .contracts import MARKS, columns
 from .measures.columns import instant
 from .reading import BAD, BLANK, LINES, SHOWN, as_written, judge
+from .rules import Sql
 from .session import SCANS
 from .state import AGAIN, BAD_LINES, FILES, LOST, SIZES, TABLES, State
 
@@ -42,8 +43,7 @@ HIDDEN = "_file string, _size bigint, _key bigint, _digest bigint, _raw string"
 """What OUT/NAME has of a line beside its contract's columns: the link that it was read by, its
 bytes, hashes of its id and of its text. _raw is empty there."""
 _LINK, _KEY, _DIGEST = "_file AS file", "_key AS key", "_digest AS digest"
-_KEPT, _HELD, _REPEATED, _REST, _KNOWN = "kept", "held", "again", "rest", "known"
-_PARTS = (_KEPT, _HELD, _REPEATED)
+_KEPT, _HELD, _REPEATED, _REST = "kept", "held", "again", "rest"
 _UNLIKE = ("id", "_key", "_digest", "key", "digest")
 _BROADCAST = 2_000_000
 # A day with so many files of fewer bytes is written anew.
@@ -52,10 +52,10 @@ _HEAD = 1 << 16
 # Bytes beyond which each kind has batches of its own.
 _APART = 64 << 20
 _ONE = "struct<digest: bigint, kind: string, day: date>"
-# The id of a line as our writers write it, and of any other.
-_ID = (
-    r"""coalesce(nullif(regexp_extract(raw, '^\\{"v":1,"id":"([^"\\\\]++)"', 1), ''), """
-    "from_json(raw, 'id string').id)"
+# A hash of a line's id: as our writers write it, and in any other way.
+_KEY_OF = (
+    r"""xxhash64(coalesce(nullif(regexp_extract(raw, '^\\{"v":1,"id":"([^"\\\\]++)"', 1), ''), """
+    "from_json(raw, 'id string').id)) AS key"
 )
 
 
@@ -136,23 +136,25 @@ class _Batch:
         self._spark.conf.set(SCANS, str(self._spark.sparkContext.defaultParallelism))
         try:
             suspects, many = self._suspects(raw)
-            met = self._as_written(raw, main, suspects, many)
+            self._as_written(raw, main, suspects, many)
         finally:
             self._spark.conf.set(SCANS, before or "1")
-        sizes = self._stored(self._work / "first", HIDDEN).groupBy(F.col("_file").alias("file"))
-        self._stage(sizes.agg(F.sum("_size").alias("size")), SIZES)
-        if met[_REST]:
-            met += self._in_detail(suspects, many)
+        met = self._met_first()
+        late = self._in_detail(suspects, many) if met[_REST] else Counter[str]()
+        met += late
         if met[_REPEATED]:
             self._note_again()
-        twice = self._resolved(main, suspects, met[_KNOWN]) if met[_HELD] else None
+        twice: DataFrame | None = None
+        kinds: Counter[str] = Counter()
+        if met[_HELD]:
+            twice, kinds = self._resolved(main, suspects)
         for name in MARKS:
-            self._keep(name, main, met[name], twice, met[_KNOWN])
+            self._keep(name, main, late[name], twice if kinds[name] else None)
 
     def _suspects(self, raw: DataFrame) -> tuple[DataFrame, int]:
         """key, was: ids, as hashes, that come more than once, in this batch or beside what was read
         before, and with which contents those were. May have ids of bad lines. And how many."""
-        keys = raw.select(F.expr(f"xxhash64({_ID})").alias("key")).groupBy("key")
+        keys = raw.selectExpr(_KEY_OF).groupBy("key")
         new = keys.agg(F.count("*").alias("n"))
         if self._record.contents:
             new, told = self._observed(new, self._work / "keys", keys=F.count("*"))
@@ -184,17 +186,27 @@ class _Batch:
         )
         return reduce(DataFrame.unionAll, kept, lost)
 
-    def _as_written(
-        self, raw: DataFrame, main: str, suspects: DataFrame, many: int
-    ) -> Counter[str]:
+    def _marked(self, raw: DataFrame, suspects: DataFrame, many: int) -> DataFrame:
+        """raw, file -> with key, and was: null where the id comes once."""
+        lines = raw.selectExpr("raw", "file", _KEY_OF)
+        if not many:
+            return lines.withColumn("was", F.expr(f"CAST(NULL AS array<{_ONE}>)"))
+        # Here, where a line is short: what is joined is copied.
+        return lines.join(_small(suspects, many), "key", "left")
+
+    def _as_written(self, raw: DataFrame, main: str, suspects: DataFrame, many: int) -> None:
         """Lines of kind `main` that are as our writers write them, to work/first, and all others to
-        its part `rest`, as they are. How many there are of each part."""
-        lines = as_written(raw, main).selectExpr(
-            "*", f"xxhash64({main}.id) AS key", "xxhash64(raw) AS digest"
+        its part `rest`, as they are."""
+        lines, good = as_written(self._marked(raw, suspects, many), main)
+        parted = lines.selectExpr(
+            "raw",
+            "file",
+            "key",
+            main,
+            "xxhash64(raw) AS digest",
+            _part(good, _REST, "xxhash64(raw)"),
         )
-        parted = self._parted(lines, "good", _REST, suspects, many)
-        told = Observation()
-        seen = parted.select(
+        found = parted.select(
             f"{main}.*",
             F.col("file").alias("_file"),
             F.expr("CAST(octet_length(raw) + 1 AS bigint) AS _size"),
@@ -203,64 +215,47 @@ class _Batch:
             F.expr(f"CASE WHEN _part = '{_REST}' THEN raw END AS _raw"),
             F.when(F.col("_part") == _KEPT, _day(main, f"{main}.")).alias("day"),
             "_part",
-            _KNOWN,
-        ).observe(
-            told,
-            F.count_if(F.col("_part") != _REST).alias("good"),
-            *(F.count_if(F.col("_part") == each).alias(each) for each in _PARTS),
-            F.count_if(F.col("_part") == _REST).alias(_REST),
-            F.count_if(_KNOWN).alias(_KNOWN),
         )
-        self._write(seen.drop(_KNOWN), self._work / "first", "_part", "day")
+        self._write(found, self._work / "first", "_part", "day")
+
+    def _met_first(self) -> Counter[str]:
+        """How many lines there are of each part of work/first; and to the state what was read of
+        each file."""
+        lines = self._stored(self._work / "first", f"{HIDDEN}, _part string")
+        each = lines.groupBy(F.col("_file").alias("file"), "_part").agg(
+            F.sum("_size").alias("size"), F.count("*").alias("n")
+        )
+        parts = (_KEPT, _HELD, _REPEATED, _REST)
+        n = {part: F.sum(F.when(F.col("_part") == part, F.col("n"))) for part in parts}
+        _, told = self._observed(each, self._staged / SIZES, **n)
         return self._counted(told)
+
+    def _counted(self, told: Mapping[str, int]) -> Counter[str]:
+        met = Counter(told)
+        good = met[_KEPT] + met[_HELD] + met[_REPEATED]
+        self._record.lines += good + met[BAD]
+        self._record.good += good
+        self._record.contents += met[_KEPT]
+        return met
 
     def _in_detail(self, suspects: DataFrame, many: int) -> Counter[str]:
         """All that is not written as our writers write it, to work/rest, and its bad lines to the
         state. How many there are of each part, and of each kind that is kept."""
         raw = self._first(_REST).selectExpr("_raw AS raw", _LINK)
-        lines = judge(raw).where(f"kind <> '{BLANK}'").selectExpr("*", "xxhash64(id) AS key")
-        parted = self._parted(lines, f"kind <> '{BAD}'", BAD, suspects, many)
+        lines = judge(self._marked(raw, suspects, many)).where(f"kind <> '{BLANK}'")
+        parted = lines.selectExpr("*", _part(f"kind <> '{BAD}'", BAD, "digest")).drop("was")
         part, kind = F.col("_part"), F.col("kind")
+        parts = (_KEPT, _HELD, _REPEATED, BAD)
+        n = {each: F.count_if(part == each) for each in parts}
+        kinds = {name: F.count_if((part == _KEPT) & (kind == name)) for name in MARKS}
         told = Observation()
-        seen = parted.observe(
-            told,
-            F.count_if(part != BAD).alias("good"),
-            *(F.count_if(part == each).alias(each) for each in (*_PARTS, BAD)),
-            *(F.count_if((part == _KEPT) & (kind == name)).alias(name) for name in MARKS),
-            F.count_if(_KNOWN).alias(_KNOWN),
-        )
-        self._write(seen.drop(_KNOWN), self._work / "rest", "_part", "kind")
-        met = self._counted(told)
+        named = (one.alias(each) for each, one in {**n, **kinds}.items())
+        self._write(parted.observe(told, *named), self._work / "rest", "_part", "kind")
+        met = self._counted({name: int(count or 0) for name, count in told.get.items()})
         if met[BAD]:
             texts = (F.min(name).alias(name) for name in ("reason", "raw"))
             bad = self._rest(BAD).groupBy("file", "digest")
             self._stage(bad.agg(F.count("*").alias("n"), *texts), BAD_LINES)
-        return met
-
-    def _parted(
-        self, lines: DataFrame, good: str, others: str, suspects: DataFrame, many: int
-    ) -> DataFrame:
-        """Adds _part (`others` where a line is not good), and known: whether it waits beside
-        another content of its id that was read before."""
-        if not many:
-            part = F.expr(f"IF({good}, '{_KEPT}', '{others}')")
-            return lines.withColumns({"_part": part, _KNOWN: F.lit(False)})
-        those = _small(suspects.withColumnRenamed("key", "suspect"), many)
-        both = lines.join(those, F.col("key") == F.col("suspect"), "left")
-        parted = both.selectExpr(
-            "*",
-            f"CASE WHEN NOT ({good}) THEN '{others}' WHEN suspect IS NULL THEN '{_KEPT}' "
-            f"WHEN exists(was, one -> one.digest = digest) THEN '{_REPEATED}' ELSE '{_HELD}' END "
-            "AS _part",
-        )
-        waits = f"_part = '{_HELD}' AND size(was) > 0 AS {_KNOWN}"
-        return parted.selectExpr("*", waits).drop("suspect", "was")
-
-    def _counted(self, told: Observation) -> Counter[str]:
-        met = Counter({name: int(n or 0) for name, n in told.get.items()})
-        self._record.lines += met["good"] + met[BAD]
-        self._record.good += met["good"]
-        self._record.contents += met[_KEPT]
         return met
 
     def _note_again(self) -> None:
@@ -269,9 +264,9 @@ class _Batch:
         rest = self._rest(_REPEATED).select("key", "digest", "file")
         self._stage(first.unionAll(rest), AGAIN)
 
-    def _resolved(self, main: str, suspects: DataFrame, known: int) -> DataFrame:
+    def _resolved(self, main: str, suspects: DataFrame) -> tuple[DataFrame, Counter[str]]:
         """Contents of ids that come more than once: new ones, and what was kept of these ids before
-        (`old`). `kept`: it is the one that counts."""
+        (`old`). `kept`: it is the one that counts. And how many there are of each kind."""
         first = self._nested(self._first(_HELD, main), main)
         held = first.unionAll(self._rest(_HELD).select(first.columns))
         each = held.groupBy("kind", "id", "digest").agg(
@@ -281,7 +276,7 @@ class _Batch:
         )
         days = (F.when(F.col("kind") == name, _day(name, f"{name}.")) for name in MARKS)
         found = each.withColumns({"day": F.coalesce(*days), "old": F.lit(False)})
-        for name, dates in self._met(suspects, held).items() if known else ():
+        for name, dates in self._met(suspects, held).items() if self._state.now.contents else ():
             ids = held.where(F.col("kind") == name).select("id").distinct()
             kept = self._of_days(name, dates).join(F.broadcast(ids), "id", "left_semi")
             old = self._nested(kept, name, "day", "true AS old")
@@ -289,13 +284,14 @@ class _Batch:
         least = found.groupBy("kind", "id").agg(F.min("digest").alias("least"))
         marked = found.join(least, ["kind", "id"]).withColumn("kept", F.expr("digest = least"))
         figures = {"new": F.count_if(~F.col("old")), "lost": F.count_if(~F.col("kept"))}
+        figures |= {name: F.count_if(F.col("kind") == name) for name in MARKS}
         twice, told = self._observed(marked.drop("least"), self._work / "twice", **figures)
         self._record.contents += told["new"]
         if told["lost"]:
             raw = F.substring(F.coalesce(*map(F.to_json, MARKS)), 1, SHOWN).alias("raw")
             lost = twice.where("NOT kept")
             self._stage(lost.select("kind", "id", "key", "digest", "file", raw), LOST)
-        return twice
+        return twice, Counter(told)
 
     def _met(self, suspects: DataFrame, held: DataFrame) -> Mapping[str, set[str]]:
         """Of what kinds and days lines were kept before that may have an id of these."""
@@ -306,7 +302,7 @@ class _Batch:
             found.setdefault(row["kind"], set()).add(str(row["day"]))
         return found
 
-    def _keep(self, name: str, main: str, late: int, twice: DataFrame | None, known: int) -> None:
+    def _keep(self, name: str, main: str, late: int, twice: DataFrame | None) -> None:
         """New lines beside those of their days. Written anew are days that lose one, and those of
         too many small files."""
         staged, first = self._staged / name, self._work / "first" / f"_part={_KEPT}"
@@ -319,7 +315,7 @@ class _Batch:
         if twice is not None:
             mine = twice.where(F.col("kind") == name)
             more.append(self._flat(mine.where("kept AND NOT old"), name))
-            if known:
+            if self._state.now.contents:
                 lost = mine.where("old AND NOT kept").select("id", "day")
                 anew |= {str(row["day"]) for row in lost.select("day").distinct().collect()}
         if anew:
@@ -404,6 +400,16 @@ class _Batch:
 
     def _stored(self, folder: Path, schema: str | T.StructType) -> DataFrame:
         return stored(self._spark, folder, schema)
+
+
+def _part(good: Sql, otherwise: str, text: Sql) -> Sql:
+    """Of a marked line: to keep, to hold until all of its id are there, or one that was read
+    before; `otherwise` if it is not good."""
+    return (
+        f"CASE WHEN NOT ({good}) THEN '{otherwise}' WHEN was IS NULL THEN '{_KEPT}' "
+        f"WHEN exists(was, one -> one.digest = {text}) THEN '{_REPEATED}' ELSE '{_HELD}' END "
+        "AS _part"
+    )
 
 
 def _small(frame: DataFrame, rows: int) -> DataFrame:

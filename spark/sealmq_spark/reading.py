@@ -26,22 +26,20 @@ LINES = ", ".join(
 """The columns that `judge` gives."""
 
 
-def as_written(raw: DataFrame, name: str) -> DataFrame:
-    """raw, file -> raw, file, the struct of contract `name`, good. Of lines as our writers write
-    them: what is not good may be so by `judge`, and what is good is so there, and is the same."""
+def as_written(raw: DataFrame, name: str) -> tuple[DataFrame, Sql]:
+    """raw, ... -> the same, and the struct of contract `name` where a line is as our writers write
+    them; and which of these are good. What is not good so may be by `judge`, and what is good so is
+    good there, and the same."""
     one = contract(name)
-    plain = raw.selectExpr("raw", "file", f"is_valid_utf8(raw) AND {one.plain('raw')} AS plain")
-    parsed = plain.selectExpr(
-        "raw", "file", f"CASE WHEN plain THEN {one.parsed('raw')} END AS {name}"
-    )
+    plain = f"is_valid_utf8(raw) AND {one.plain('raw')}"
+    lines = raw.selectExpr("*", f"CASE WHEN {plain} THEN {one.parsed('raw')} END AS {name}")
     # What Spark could not read has no field at all.
-    return parsed.selectExpr(
-        "*", f"coalesce({name}.id IS NOT NULL AND {one.kept()}, false) AS good"
-    )
+    return lines, f"coalesce({name}.id IS NOT NULL AND {one.kept(written=True)}, false)"
 
 
 def judge(raw: DataFrame) -> DataFrame:
-    """raw, file -> LINES. kind: a contract, bad or blank. size: bytes of the line and its end.
+    """raw, file, others -> LINES, others. kind: a contract, bad or blank. size: bytes of the line
+    and its end.
 
     A good line has id, digest (of its text) and its contract's struct, a bad one reason, digest and
     raw (cut).
@@ -68,6 +66,7 @@ def judge(raw: DataFrame) -> DataFrame:
         f"CASE WHEN kind = '{BAD}' THEN {_shown('raw')} END AS raw",
         *(f"CASE WHEN {_is(name)} THEN {name} END AS {name}" for name in sorted(MARKS)),
         "kind",
+        *(name for name in raw.columns if name not in ("raw", "file")),
     )
 
 
