@@ -83,27 +83,43 @@ class Contract:
     def plain(self, text: Sql) -> Sql:
         """Whether it is `formed`, and as our writers write it: without blanks, its fields in
         the schema's order. Nearly all good lines are, and it costs a third of `formed`,
-        which decides about all others. text: of valid UTF-8."""
+        which decides about all others. text: of valid UTF-8. It may still be no JSON, which
+        `parsed` says."""
+        # Java's matching has a number for each group, and sets all of them at each line: most lines
+        # have no escape, and need few groups.
+        short, full = (literal(self._plain(escapes=escapes)) for escapes in (False, True))
+        escaped = f"contains({text}, '\\\\')"
+        return f"IF({escaped}, {text} RLIKE {full}, {text} RLIKE {short})"
+
+    def _plain(self, *, escapes: bool) -> str:
+        last = [name for name in _LAST if all(name in one.may for one in self.events.values())]
+        tail = "".join(self._member(name, "", escapes) for name in last)
         lines: dict[str, list[str]] = {}
-        for name, event in self.events.items():
-            head, _, rest = self._members(name, event).partition(_OF_EVENT)
+        for event in self.events:
+            head, _, rest = self._members(event, last, escapes).partition(_OF_EVENT)
             lines.setdefault(head, []).append(rest)
         # What is the same for all events is looked at once.
         forms = (
             f"{head}{_OF_EVENT}(?:{'|'.join(rests)})" if rests[0] else head
             for head, rests in lines.items()
         )
-        return f"{text} RLIKE " + literal(rf"^\{{(?:{'|'.join(forms)})\}}\z")
+        return rf"^\{{(?:{'|'.join(forms)}){tail}\}}\z"
 
-    def _members(self, name: str, event: Event) -> str:
-        order = [each for each in event.may if each not in _LAST]
-        order += [each for each in _LAST if each in event.may]
-        found = ""
-        for each in order:
-            value = f'"{name}"' if name and each == "event" else plain(self.fields[each])[0]
-            member = f',"{each}":{value}'
-            found += member if each in event.needs else f"(?:{member})?+"
-        return found.removeprefix(",")
+    def _members(self, event: str, others: Iterable[str], escapes: bool) -> str:
+        may = self.events[event].may
+        order = [each for each in may if each not in _LAST]
+        order += [each for each in _LAST if each in may and each not in others]
+        return "".join(self._member(each, event, escapes) for each in order).removeprefix(",")
+
+    def _member(self, name: str, event: str, escapes: bool) -> str:
+        value = plain(self.fields[name], escapes)[0]
+        if event and name == "event":
+            value = f'"{event}"'
+        member = f',"{name}":{value}'
+        needed = all(
+            name in one.needs for key, one in self.events.items() if key == event or not event
+        )
+        return member if needed else f"(?:{member})?+"
 
     def formed(self, text: Sql, shape: Sql) -> Sql:
         """Whether it has the form of a line, and fields of these types and no others. Beside
@@ -127,7 +143,7 @@ class Contract:
         each = [
             f"({self._at(name)} IS NULL OR {rule(one, self._at(name))})"
             for name, one in self.fields.items()
-            if not (written and (plain(one)[1] or name == "event"))
+            if not (written and (plain(one, False)[1] or name == "event"))
         ]
         broken = "".join(
             f" AND NOT coalesce({each.format(line=self.name)}, false)" for _, each in self.rules

@@ -44,7 +44,8 @@ _CHARACTERS = r'[^"\\\x00-\x1f]*'
 _UNESCAPED = f'"{_CHARACTERS}"'
 _ESCAPE = r'\\(?:["\\/bfnrt]|u(?!d[89a-f])[0-9a-f]{4})'
 _PLAIN_STRING = f'"{_CHARACTERS}(?:{_ESCAPE}{_CHARACTERS})*+"'
-_PLAIN_INTEGER = "(?:0|[1-9][0-9]{0,17}+)"
+# Zeros before it are for the parser to find.
+_PLAIN_INTEGER = "[0-9]{1,18}+"
 _NEVER = "(?!)"
 # In a pattern: some characters, and what else might go on after the end of a text.
 _CLASS = re.compile(r"\[[^^\\\]\"][^\\\]\"]*\]")
@@ -52,14 +53,14 @@ _OPEN = re.compile(r'[.\\"\[]')
 
 # The type of its column, what Spark says of its shape, and how our writers write one.
 _TYPES: Mapping[str, tuple[T.DataType, str, str]] = {
-    "string": (T.StringType(), "STRING", _PLAIN_STRING),
+    "string": (T.StringType(), "STRING", "%s"),
     "integer": (T.LongType(), "BIGINT", _PLAIN_INTEGER),
     "number": (T.DoubleType(), r"(?:BIGINT|DECIMAL\([0-9,]+\)|DOUBLE)", _PLAIN_INTEGER),
     "boolean": (T.BooleanType(), "BOOLEAN", "(?:true|false)"),
     "array": (
         T.ArrayType(T.StringType()),
         "ARRAY<(?:STRING|VOID)>",
-        rf"\[(?:{_PLAIN_STRING}(?:,{_PLAIN_STRING})*+)?+\]",
+        r"\[(?:%s(?:,%s)*+)?+\]",
     ),
     # `params` of a bench's row: kept as text values.
     "object": (
@@ -80,19 +81,19 @@ def written(schema: Schema) -> str:
     return _TYPES[_kind(schema)][1]
 
 
-def plain(schema: Schema) -> tuple[str, bool]:
+def plain(schema: Schema, escapes: bool) -> tuple[str, bool]:
     """How our writers write such a value, as a regular expression; and whether that is all that its
-    rule asks for."""
+    rule asks for. escapes: texts may have some."""
     if "const" in schema or "enum" in schema:
         return "(?:" + "|".join(map(_dense, _values(schema))) + ")", True
     pattern = schema.get("pattern", ".")[1:-1]
-    if (
-        _CLASS.search(pattern)
-        and "maxLength" not in schema
-        and not _OPEN.search(_CLASS.sub("", pattern))
-    ):
+    closed = _CLASS.search(pattern) and not _OPEN.search(_CLASS.sub("", pattern))
+    if closed and "maxLength" not in schema:
         return f'"(?:{pattern})"', True
-    return _UNESCAPED if unescaped(schema) else _TYPES[_kind(schema)][2], False
+    if unescaped(schema):
+        return _UNESCAPED, False
+    text = _PLAIN_STRING if escapes else _UNESCAPED
+    return _TYPES[_kind(schema)][2].replace("%s", text), False
 
 
 def unescaped(schema: Schema) -> bool:
