@@ -32,7 +32,7 @@ from .contracts import MARKS, columns
 from .measures.columns import instant
 from .reading import BAD, BLANK, LINES, SHOWN, as_written, judge
 from .rules import Sql
-from .session import SCANS
+from .session import SCANS, WHOLE, settings
 from .state import AGAIN, BAD_LINES, FILES, LOST, SIZES, TABLES, State
 
 LONGEST = 1 << 20
@@ -78,7 +78,8 @@ def read(spark: SparkSession, out: Path, folder: Path, links: Sequence[Link]) ->
     for batch in _batches(new):
         largest = max(batch, key=lambda link: link.bytes)
         raw = _raw(spark, [folder / link.name for link in batch])
-        _Batch(spark, out, state).settle(raw, kinds[largest.name], batch)
+        with settings(spark, {WHOLE: "false"}):
+            _Batch(spark, out, state).settle(raw, kinds[largest.name], batch)
 
 
 def _raw(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
@@ -132,13 +133,10 @@ class _Batch:
 
     def _grow(self, raw: DataFrame, main: str) -> None:
         """Stage what these lines bring."""
-        before = self._spark.conf.get(SCANS)
-        self._spark.conf.set(SCANS, str(self._spark.sparkContext.defaultParallelism))
-        try:
+        tasks = str(self._spark.sparkContext.defaultParallelism)
+        with settings(self._spark, {SCANS: tasks}):
             suspects, many = self._suspects(raw)
             self._as_written(raw, main, suspects, many)
-        finally:
-            self._spark.conf.set(SCANS, before or "1")
         met = self._met_first()
         late = self._in_detail(suspects, many) if met[_REST] else Counter[str]()
         met += late

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.java_gateway import JavaGateway, java_import
@@ -16,10 +16,16 @@ LOCAL = "local[2]"
 _JAVA = "spark.driver.extraJavaOptions"
 SMALL = 64 << 20
 """Bytes of lines to look at below which a report's session is `small`: of two hundred thousand."""
+SCANS = "spark.sql.files.minPartitionNum"
+"""How many tasks read a table at least."""
+WHOLE = "spark.sql.codegen.wholeStage"
+"""Whether all that is done with a row is one method of Java's. Of what judges a line that would be
+too large a method to be compiled."""
 # A report makes thirty queries, each of which Spark would turn into Java and plan again on its way,
 # and Java into machine code twice: half of the CPU of a report over 100,000 lines.
 _SMALL = {
     _JAVA: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    WHOLE: "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
@@ -34,8 +40,6 @@ _LARGE = {
     "-XX:Tier4BackEdgeThreshold=640000 -XX:+UnlockDiagnosticVMOptions "
     f'"-XX:CompilerDirectivesFile={_DIRECTIVES}"',
 }
-SCANS = "spark.sql.files.minPartitionNum"
-"""How many tasks read a table at least."""
 _ASKED = (
     "org.apache.spark.sql.functions",
     "org.apache.spark.api.python.PythonUtils",
@@ -81,6 +85,19 @@ def session(
     return made
 
 
+@contextmanager
+def settings(spark: SparkSession, others: Mapping[str, str]) -> Iterator[None]:
+    """Others for a while."""
+    before = {name: spark.conf.get(name) for name in others}
+    for name, value in others.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, was in before.items():
+            spark.conf.set(name, was or "")
+
+
 def end(spark: SparkSession) -> int | None:
     """Stop it, and wait until the Java that `session` has started is gone: its exit code, or None
     where there was one before."""
@@ -104,9 +121,6 @@ def _settings(
     yield "spark.sql.sources.partitionOverwriteMode", "dynamic"
     # Small sites: hundreds of near-empty tasks would cost more than the work.
     yield "spark.sql.shuffle.partitions", "4"
-    # One method for all that is done with a row has Janino and Java's compilers at work for longer
-    # than it is run, and what judges a line would be too large for the JVM.
-    yield "spark.sql.codegen.wholeStage", "false"
     # A table of a few rows is one task, and one file; batches.py divides what it reads.
     yield SCANS, "1"
     # The files of a batch are looked up here: a task for each would cost more.
