@@ -97,7 +97,7 @@ function (colours, paper) {
     for (const mark of document.querySelectorAll(".mark, .curve, .span, .key > *")) {
       const style = getComputedStyle(mark);
       const ink = parse(style.fill === "none" || mark.matches(".span, .line") ? style.stroke : style.fill).slice(0, 3);
-      const ratio = contrast(ink, back(mark.closest("figure")));
+      const ratio = contrast(ink, back(mark.closest("figure") ?? mark.parentElement));
       if (ratio < 3) say("hard to see", mark, ratio.toFixed(2));
     }
   }
