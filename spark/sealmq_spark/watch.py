@@ -1,9 +1,9 @@
 """`sealmq report --watch`: a report after the other in one Spark, for a screen on the wall.
 
-A round is the report of every night (job.run): the stream takes what is new in the logs, with its
-checkpoint, and the tables are made as they always are. So there is one way to a table, and a folder
-that is watched, killed and watched again holds what a single report would. A round in which no
-file is new makes the page anew and nothing else.
+A round is the report of every night (job.run): what is new in the logs is read, and the tables are
+made as they always are. So there is one way to a table, and a folder that is watched, killed and
+watched again holds what a single report would. A round in which no file is new makes the page anew
+and nothing else.
 """
 
 from __future__ import annotations
