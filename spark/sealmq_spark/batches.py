@@ -48,7 +48,7 @@ _UNLIKE = ("id", "_key", "_digest", "key", "digest")
 _BROADCAST = 2_000_000
 # A day with so many files of fewer bytes is written anew.
 _FILES, _SMALL = 32, 1 << 20
-_HEAD = 1 << 16
+_HEAD = 1 << 13
 # Bytes beyond which each kind has batches of its own.
 _APART = 64 << 20
 _ONE = "struct<digest: bigint, kind: string, day: date>"
@@ -145,7 +145,7 @@ class _Batch:
         twice: DataFrame | None = None
         kinds: Counter[str] = Counter()
         if met[_HELD]:
-            twice, kinds = self._resolved(main, suspects)
+            twice, kinds = self._resolved(main, suspects, met[_HELD])
         for name in MARKS:
             self._keep(name, main, late[name], twice if kinds[name] else None)
 
@@ -262,18 +262,22 @@ class _Batch:
         rest = self._rest(_REPEATED).select("key", "digest", "file")
         self._stage(first.unionAll(rest), AGAIN)
 
-    def _resolved(self, main: str, suspects: DataFrame) -> tuple[DataFrame, Counter[str]]:
+    def _resolved(
+        self, main: str, suspects: DataFrame, lines: int
+    ) -> tuple[DataFrame, Counter[str]]:
         """Contents of ids that come more than once: new ones, and what was kept of these ids before
-        (`old`). `kept`: it is the one that counts. And how many there are of each kind."""
-        first = self._nested(self._first(_HELD, main), main)
-        held = first.unionAll(self._rest(_HELD).select(first.columns))
-        each = held.groupBy("kind", "id", "digest").agg(
-            F.first("key").alias("key"),
-            F.min("file").alias("file"),
-            *(F.first(name).alias(name) for name in MARKS),
-        )
+        (`old`). `kept`: it is the one that counts. And how many there are of each kind. lines: how
+        many are held."""
+        first = self._nested(self._first(_HELD, main), main, self._place("first"))
+        rest = self._rest(_HELD).selectExpr("*", self._place("rest"))
+        held = first.unionAll(rest.select(first.columns))
+        # One line of each content, without a look at what else is in the lines.
+        of = ("kind", "id", "digest")
+        each = held.groupBy(*of).agg(F.min("file").alias("file"), F.min("place").alias("place"))
+        one = _small(each.select("place", "file"), lines)
         days = (F.when(F.col("kind") == name, _day(name, f"{name}.")) for name in MARKS)
-        found = each.withColumns({"day": F.coalesce(*days), "old": F.lit(False)})
+        new = held.drop("file").join(one, "place").drop("place")
+        found = new.withColumns({"day": F.coalesce(*days), "old": F.lit(False)})
         for name, dates in self._met(suspects, held).items() if self._state.now.contents else ():
             ids = held.where(F.col("kind") == name).select("id").distinct()
             kept = self._of_days(name, dates).join(F.broadcast(ids), "id", "left_semi")
@@ -290,6 +294,12 @@ class _Batch:
             lost = twice.where("NOT kept")
             self._stage(lost.select("kind", "id", "key", "digest", "file", raw), LOST)
         return twice, Counter(told)
+
+    def _place(self, name: str) -> Sql:
+        """Where a line that is held stands."""
+        there = (self._work / name / f"_part={_HELD}").is_dir()
+        where = "xxhash64(_metadata.file_path, _metadata.row_index)"
+        return f"{where if there else 'CAST(NULL AS bigint)'} AS place"
 
     def _met(self, suspects: DataFrame, held: DataFrame) -> Mapping[str, set[str]]:
         """Of what kinds and days lines were kept before that may have an id of these."""
