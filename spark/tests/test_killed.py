@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,10 @@ def counted(logs: Path) -> tuple[Counter[str], int, Counter[str]]:
     return Counter(good.keys()), good.total() - len(good), bad
 
 
-def told(out: Path) -> str:
-    """Which files it was given."""
+def was_given(out: Path, path: Path) -> bool:
+    """Whether it knows of that file."""
     files = out / "ingest" / "files.jsonl"
-    return files.read_text() if files.exists() else ""
+    return files.exists() and str(path) in files.read_text()
 
 
 def read(out: Path) -> int:
@@ -194,7 +195,7 @@ def test_killed_at_many_moments(spark: SparkSession, tmp_path: Path) -> None:
             written(logs, range(kill * FILES, (kill + 1) * FILES), rng)
             run = Run(logs, out, tmp_path / f"run{turn}-{kill}")
             last = logs / f"s{(kill + 1) * FILES - 1}.jsonl"
-            run.until(lambda last=last, out=out: str(last) in told(out))
+            run.until(partial(was_given, out, last))
             moment = time.monotonic() + rng.uniform(0, 12)
             while time.monotonic() < moment and run.process.poll() is None:
                 time.sleep(0.002)
