@@ -148,8 +148,9 @@ class Logs:
 
 def whole(out: Path) -> int:
     """Bytes of `out` that the next tables are made of, whatever is new: the rig's log, whose tables
-    are of the whole of it, and all logs where another SealMQ has made the tables there are."""
-    return sum(outputs.size_of(out / name) for name in (DAILY if _old(out) else ("hil",)))
+    are of the whole of it, and what tables of all days are made of; all logs where another SealMQ
+    has made the tables there are."""
+    return sum(outputs.size_of(out / name) for name in (DAILY if _old(out) else ("hil", DAYS)))
 
 
 def _old(out: Path) -> bool:

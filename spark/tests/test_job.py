@@ -245,9 +245,12 @@ def test_what_is_new_says_whether_a_report_is_small(tmp_path: Path) -> None:
     assert not small(), "one that was killed has not looked at it"
     ended()
     assert small()
-    sized(logs / "new.jsonl", SMALL - 1)
+    sized(logs / "new.jsonl", SMALL - 1000)
     sized(out / "audit" / "part.parquet", SMALL)
     assert small()
+    sized(out / "days" / "part.parquet", SMALL // 4)
+    assert not small(), "tables of all days are made of these"
+    (out / "days" / "part.parquet").unlink()
     sized(logs / "new.jsonl.gz", 1)
     assert not small()
     read()
