@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import small_logs
 from audit_table import NOON, record, rows, table
 from lines_made import AUDIT, NONCE, numbered
-from sealmq_spark import job, tables
+from sealmq_spark import batches, job, tables
 from sealmq_spark.ingest import ingest
 from sealmq_spark.settle import Settled, settle
 from sealmq_spark.state import State
@@ -71,6 +71,20 @@ def test_conflicts_and_repetitions_over_nights_settle_as_in_one(
     ingest(spark, [str(logs)], tmp_path / "once")
     assert held(grown) == held(settle(spark, tmp_path / "once"))
     assert held(grown)["counts"][:2] == (22, 5)
+
+
+@pytest.mark.full
+def test_a_day_of_many_small_files_is_written_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "_FILES", 3)
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    for night in range(5):
+        written(logs / f"s{night}.jsonl", numbered(AUDIT, night), numbered(AUDIT, night + 1))
+        ingest(spark, [str(logs)], out)
+    ids = sorted(row.id for row in settle(spark, out).audit.collect())
+    assert ids == sorted(numbered(AUDIT, n)["id"] for n in range(6))
+    assert len(list((out / "audit").rglob("*.parquet"))) <= 3
 
 
 @pytest.mark.full

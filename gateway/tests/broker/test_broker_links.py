@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +19,15 @@ from sealmq.broker.target import Target
 from sealmq.mqtt import Connack, Decoder, Packet, Pubcomp, Publish, Pubrec, build
 from sealmq.site.layout import Layout
 from sealmq.site.model import Limits
-from sealmq.unix import connected
+from sealmq.unix import connected, short_path
 
 END = "@end"
+
+
+def _listens(path: Path) -> bool:
+    """The file is there a moment before anybody listens."""
+    with socket.socket(socket.AF_UNIX) as sock, short_path(path) as short:
+        return sock.connect_ex(short) == 0
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +43,7 @@ def private_mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targ
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            until(layout.broker_socket.exists, "Mosquitto to listen")
+            until(lambda: _listens(layout.broker_socket), "Mosquitto to listen")
             yield Target.at_socket(layout.broker_socket, own.user, own.password)
         finally:
             process.terminate()
