@@ -38,7 +38,7 @@ from .state import AGAIN, BAD_LINES, FILES, LOST, SIZES, TABLES, State
 LONGEST = 1 << 20
 """Bytes of a line. Longer ones are not read; settle.py finds that they are missing."""
 EACH = 4 << 30
-"""Bytes of logs in a batch. A run that is killed does at most this much again."""
+"""Bytes of logs in a batch. After a run that was killed at most so many are read again."""
 HIDDEN = "_file string, _size bigint, _key bigint, _digest bigint, _raw string"
 """What OUT/NAME has of a line beside its contract's columns: the link that it was read by, its
 bytes, hashes of its id and of its text. _raw is empty there."""
@@ -52,7 +52,7 @@ _HEAD = 1 << 13
 # Bytes beyond which each kind has batches of its own.
 _APART = 64 << 20
 _ONE = "struct<digest: bigint, kind: string, day: date>"
-# A hash of a line's id: as our writers write it, and in any other way.
+# A hash of a line's id. Only a line that our writers did not write has to be parsed for it.
 _KEY_OF = (
     r"""xxhash64(coalesce(nullif(regexp_extract(raw, '^\\{"v":1,"id":"([^"\\\\]++)"', 1), ''), """
     "from_json(raw, 'id string').id)) AS key"
@@ -137,7 +137,7 @@ class _Batch:
         with settings(self._spark, {SCANS: tasks}):
             suspects, many = self._suspects(raw)
             self._as_written(raw, main, suspects, many)
-        met = self._met_first()
+        met = self._count_first()
         late = self._in_detail(suspects, many) if met[_REST] else Counter[str]()
         met += late
         if met[_REPEATED]:
@@ -193,8 +193,8 @@ class _Batch:
         return lines.join(_small(suspects, many), "key", "left")
 
     def _as_written(self, raw: DataFrame, main: str, suspects: DataFrame, many: int) -> None:
-        """Lines of kind `main` that are as our writers write them, to work/first, and all others to
-        its part `rest`, as they are."""
+        """Write all lines to work/first: those of kind `main` that are as our writers write them
+        into columns, the others as they are, to its part `rest`."""
         lines, good = as_written(self._marked(raw, suspects, many), main)
         parted = lines.selectExpr(
             "raw",
@@ -216,9 +216,9 @@ class _Batch:
         )
         self._write(found, self._work / "first", "_part", "day")
 
-    def _met_first(self) -> Counter[str]:
-        """How many lines there are of each part of work/first; and to the state what was read of
-        each file."""
+    def _count_first(self) -> Counter[str]:
+        """Count the lines of each part of work/first, and put into the state what was read of each
+        file."""
         lines = self._stored(self._work / "first", f"{HIDDEN}, _part string")
         each = lines.groupBy(F.col("_file").alias("file"), "_part").agg(
             F.sum("_size").alias("size"), F.count("*").alias("n")
@@ -237,19 +237,17 @@ class _Batch:
         return met
 
     def _in_detail(self, suspects: DataFrame, many: int) -> Counter[str]:
-        """All that is not written as our writers write it, to work/rest, and its bad lines to the
-        state. How many there are of each part, and of each kind that is kept."""
+        """Judge the other lines in detail: write them to work/rest, and what is bad to the state.
+        Returns how many there are of each part, and how many of each kind are kept."""
         raw = self._first(_REST).selectExpr("_raw AS raw", _LINK)
         lines = judge(self._marked(raw, suspects, many)).where(f"kind <> '{BLANK}'")
         parted = lines.selectExpr("*", _part(f"kind <> '{BAD}'", BAD, "digest")).drop("was")
         part, kind = F.col("_part"), F.col("kind")
         parts = (_KEPT, _HELD, _REPEATED, BAD)
         n = {each: F.count_if(part == each) for each in parts}
-        kinds = {name: F.count_if((part == _KEPT) & (kind == name)) for name in MARKS}
-        told = Observation()
-        named = (one.alias(each) for each, one in {**n, **kinds}.items())
-        self._write(parted.observe(told, *named), self._work / "rest", "_part", "kind")
-        met = self._counted({name: int(count or 0) for name, count in told.get.items()})
+        n |= {name: F.count_if((part == _KEPT) & (kind == name)) for name in MARKS}
+        _, told = self._observed(parted, self._work / "rest", "_part", "kind", **n)
+        met = self._counted(told)
         if met[BAD]:
             texts = (F.min(name).alias(name) for name in ("reason", "raw"))
             bad = self._rest(BAD).groupBy("file", "digest")
@@ -257,7 +255,8 @@ class _Batch:
         return met
 
     def _note_again(self) -> None:
-        """In which files there is what was read before: quarantine names the first of them."""
+        """Note which files have contents that were read before: quarantine names the first file of
+        a content."""
         first = self._first(_REPEATED).selectExpr(_KEY, _DIGEST, _LINK)
         rest = self._rest(_REPEATED).select("key", "digest", "file")
         self._stage(first.unionAll(rest), AGAIN)
@@ -355,7 +354,8 @@ class _Batch:
         return self._stored(self._work / "rest" / f"_part={part}", f"{LINES}, key bigint")
 
     def _nested(self, lines: DataFrame, name: str, *more: str) -> DataFrame:
-        """Rows of OUT/NAME -> kind, id, digest, key, file, a struct for each contract."""
+        """Rows of OUT/NAME -> kind, id, digest, key, file, and for each contract a struct, which is
+        null but for `name`."""
         fields = ", ".join(f"`{each}`" for each in columns(name).names)
         structs = (
             f"struct({fields}) AS {name}"
@@ -366,7 +366,7 @@ class _Batch:
         return lines.selectExpr(f"'{name}' AS kind", "id", _DIGEST, _KEY, _LINK, *structs, *more)
 
     def _flat(self, lines: DataFrame, name: str) -> DataFrame:
-        """The other way round, with its day."""
+        """Structs of contract `name` -> rows of OUT/NAME, with their day."""
         hidden = (
             "file AS _file", "CAST(NULL AS bigint) AS _size", "key AS _key", "digest AS _digest",
             "CAST(NULL AS string) AS _raw",
@@ -387,13 +387,13 @@ class _Batch:
         self._write(frame, self._staged / name)
 
     def _observed(
-        self, frame: DataFrame, folder: Path, **figures: Column
+        self, frame: DataFrame, folder: Path, *by: str, **figures: Column
     ) -> tuple[DataFrame, dict[str, int]]:
         """Write it, and figures of its rows, told on the way: another query would cost as much as a
         small write."""
         told = Observation()
         self._write(
-            frame.observe(told, *(one.alias(name) for name, one in figures.items())), folder
+            frame.observe(told, *(one.alias(name) for name, one in figures.items())), folder, *by
         )
         found = {name: int(told.get[name] or 0) for name in figures}
         return self._stored(folder, frame.schema), found

@@ -92,8 +92,10 @@ class Contract:
         return f"IF({escaped}, {text} RLIKE {full}, {text} RLIKE {short})"
 
     def _plain(self, *, escapes: bool) -> str:
-        last = [name for name in _LAST if all(name in one.may for one in self.events.values())]
-        tail = "".join(self._member(name, "", escapes) for name in last)
+        events = self.events.values()
+        last = [name for name in _LAST if all(name in one.may for one in events)]
+        needed = [name for name in last if all(name in one.needs for one in events)]
+        tail = "".join(self._member(name, needed, escapes) for name in last)
         lines: dict[str, list[str]] = {}
         for event in self.events:
             head, _, rest = self._members(event, last, escapes).partition(_OF_EVENT)
@@ -106,20 +108,20 @@ class Contract:
         return rf"^\{{(?:{'|'.join(forms)}){tail}\}}\z"
 
     def _members(self, event: str, others: Iterable[str], escapes: bool) -> str:
-        may = self.events[event].may
-        order = [each for each in may if each not in _LAST]
-        order += [each for each in _LAST if each in may and each not in others]
-        return "".join(self._member(each, event, escapes) for each in order).removeprefix(",")
-
-    def _member(self, name: str, event: str, escapes: bool) -> str:
-        value = plain(self.fields[name], escapes)[0]
-        if event and name == "event":
-            value = f'"{event}"'
-        member = f',"{name}":{value}'
-        needed = all(
-            name in one.needs for key, one in self.events.items() if key == event or not event
+        one = self.events[event]
+        order = [each for each in one.may if each not in _LAST]
+        order += [each for each in _LAST if each in one.may and each not in others]
+        members = (
+            f'{_OF_EVENT}"{event}"'
+            if event and each == "event"
+            else self._member(each, one.needs, escapes)
+            for each in order
         )
-        return member if needed else f"(?:{member})?+"
+        return "".join(members).removeprefix(",")
+
+    def _member(self, name: str, needed: Iterable[str], escapes: bool) -> str:
+        member = f',"{name}":{plain(self.fields[name], escapes)[0]}'
+        return member if name in needed else f"(?:{member})?+"
 
     def formed(self, text: Sql, shape: Sql) -> Sql:
         """Whether it has the form of a line, and fields of these types and no others. Beside

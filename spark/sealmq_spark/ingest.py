@@ -51,8 +51,9 @@ def ingest(spark: SparkSession, logs: Sequence[str], out: Path) -> None:
     place = _prepared(out)
     with locks.of_java(spark, place.out):
         _link(logs, place)
-        batches.read(spark, place.out, place.links, _links(place))
-        _say_read(place)
+        told = _all_told(place)
+        batches.read(spark, place.out, place.links, _links(told))
+        _say_read(place, told)
 
 
 def unread(logs: Sequence[str], out: Path) -> int:
@@ -202,30 +203,33 @@ def _line(**fields: str | int) -> str:
     return json.dumps(fields) + "\n"
 
 
-def _links(place: Place) -> list[batches.Link]:
-    """Of all segments that a run was ever given, the oldest first."""
-    told = map(_told, place.files.read_bytes().splitlines())
-    there = {one["name"]: one for one in told if one is not None}
+def _links(told: Sequence[Any]) -> list[batches.Link]:
+    """All segments that a run was ever given, the oldest first."""
+    there = {one["name"]: one for one in told}
     segments = [one for name, one in there.items() if not name.endswith(DOCUMENT)]
     segments.sort(key=lambda one: (one["made_ns"], one["name"]))
     return [batches.Link(one["name"], one["bytes"]) for one in segments]
 
 
-def _say_read(place: Place) -> None:
+def _say_read(place: Place, told: Sequence[Any]) -> None:
     """For a gateway that deletes its segments once they were read: NAME BYTES of each. A file that
     Spark could not read to its end is in it, too; `settle` says so.
     """
-    told = map(_told, place.files.read_bytes().splitlines())
     rows = {
         f"{name} {one['bytes']}\n"
         for one in told
-        if one is not None
-        and _SEGMENT.fullmatch(name := Path(one["file"]).name)
+        if _SEGMENT.fullmatch(name := Path(one["file"]).name)
         and os.path.lexists(place.links / one["name"])
     }
     new = place.read.with_suffix(".new")
     new.write_text("".join(sorted(rows)), encoding="utf-8")
     new.replace(place.read)
+
+
+def _all_told(place: Place) -> list[Any]:
+    """What files.jsonl says of each file."""
+    told = map(_told, place.files.read_bytes().splitlines())
+    return [one for one in told if one is not None]
 
 
 # None: a line that a full disk has torn.

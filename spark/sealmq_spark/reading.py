@@ -27,9 +27,9 @@ LINES = ", ".join(
 
 
 def as_written(raw: DataFrame, name: str) -> tuple[DataFrame, Sql]:
-    """raw, ... -> the same, and the struct of contract `name` where a line is as our writers write
-    them; and which of these are good. What is not good so may be by `judge`, and what is good so is
-    good there, and the same."""
+    """raw, others -> the same and the struct of contract `name`, which is null where a line is not
+    as our writers write it; and the condition of good lines. These are good for `judge` too, with
+    the same struct. All other lines are for `judge` to decide."""
     one = contract(name)
     plain = f"is_valid_utf8(raw) AND {one.plain('raw')}"
     lines = raw.selectExpr("*", f"CASE WHEN {plain} THEN {one.parsed('raw')} END AS {name}")

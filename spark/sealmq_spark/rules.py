@@ -86,7 +86,7 @@ def plain(schema: Schema, escapes: bool) -> tuple[str, bool]:
     rule asks for. escapes: texts may have some."""
     if "const" in schema or "enum" in schema:
         return "(?:" + "|".join(map(_dense, _values(schema))) + ")", True
-    pattern = schema.get("pattern", ".")[1:-1]
+    pattern = schema.get("pattern", "")[1:-1]
     closed = _CLASS.search(pattern) and not _OPEN.search(_CLASS.sub("", pattern))
     if closed and "maxLength" not in schema:
         return f'"(?:{pattern})"', True

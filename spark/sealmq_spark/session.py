@@ -19,8 +19,8 @@ SMALL = 64 << 20
 SCANS = "spark.sql.files.minPartitionNum"
 """How many tasks read a table at least."""
 WHOLE = "spark.sql.codegen.wholeStage"
-"""Whether all that is done with a row is one method of Java's. Of what judges a line that would be
-too large a method to be compiled."""
+"""Whether Spark makes one Java method of all that it does with a row. The method that judges a line
+would be too large for Java to compile."""
 # A report makes thirty queries, each of which Spark would turn into Java and plan again on its way,
 # and Java into machine code twice: half of the CPU of a report over 100,000 lines.
 _SMALL = {
@@ -87,7 +87,7 @@ def session(
 
 @contextmanager
 def settings(spark: SparkSession, others: Mapping[str, str]) -> Iterator[None]:
-    """Others for a while."""
+    """Put these settings in force, and afterwards those that were there before."""
     before = {name: spark.conf.get(name) for name in others}
     for name, value in others.items():
         spark.conf.set(name, value)

@@ -18,7 +18,7 @@ from .errors import ReportError
 
 FOLDER = "state"
 FILES = f"{FOLDER}/files"
-"""Which links were read: texts of one name a line."""
+"""Text files that name the links that were read, one on each line."""
 SIZES, BAD_LINES, LOST, AGAIN, NO_BENCH = (
     f"{FOLDER}/{name}" for name in ("sizes", "bad", "lost", "again", "documents")
 )
@@ -75,7 +75,7 @@ class State:
         return {name for text in texts for name in text.splitlines()}
 
     def begin(self) -> Path:
-        """A new folder in which to stage a change."""
+        """Make an empty folder for the files of the next change."""
         staged = self.folder / f"{_STAGED}{self.now.number + 1}"
         shutil.rmtree(staged, ignore_errors=True)
         staged.mkdir()

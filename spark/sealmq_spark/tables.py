@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from . import outputs, state
-from .columns_of import columns_of, nothing, write_nothing
+from .columns_of import columns_of, nothing, stored, write_nothing
 from .contracts import fingerprint
 from .headline import DAILY, kept, kept_in_all
 from .measures.behaviours import behaviours
@@ -279,8 +279,6 @@ class Tables:
     def _rows(self, name: str, days: Iterable[str]) -> DataFrame:
         """What the table has of these days."""
         columns = columns_of(name)
-        if not (self._store / name).is_dir():
-            return nothing(self._spark, columns)
         frame = self._read(self._store / name, columns, DAY)
         return frame.where(F.col(DAY).isin([date.fromisoformat(day) for day in sorted(days)]))
 
@@ -327,7 +325,7 @@ class Tables:
     def _read(self, folder: Path, columns: T.StructType, *more: str) -> DataFrame:
         days = (T.StructField(name, T.DateType()) for name in more)
         schema = T.StructType([*columns, *days])
-        return self._spark.read.schema(schema).parquet(str(folder)).select(*schema.names)
+        return stored(self._spark, folder, schema).select(*schema.names)
 
 
 def _replace(folder: Path, new: Path) -> None:

@@ -238,8 +238,9 @@ def of_families(order: Iterable[str]) -> dict[str, int]:
 def check(
     event: str, fields: Mapping[str, object], more: Mapping[str, int] = NO_MORE
 ) -> tuple[dict[str, Field] | None, str]:
-    """The fields as they are written, in the schema's order (LAST last), and what was wrong ("" if
-    nothing was). more: families' fields, and how long each may be.
+    """The fields in the order in which they are written, and what was wrong ("" if nothing was).
+    The order is the schema's, with LAST at the end. more: families' fields, and how long each may
+    be.
 
     None instead of fields: the record cannot be written, since it would not be one of the schema.
     """
