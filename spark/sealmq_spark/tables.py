@@ -33,7 +33,7 @@ from .measures.changed import changed, hours
 from .measures.cost import cost
 from .measures.cuts import coverage, cuts
 from .measures.decisions import by_client, by_rule, decided_in_all, decisions
-from .measures.disclosures import daily, daily_in_all, disclosures
+from .measures.disclosures import BY, daily, daily_in_all, disclosures
 from .measures.figures import figures
 from .measures.flaky import flaky
 from .measures.gaps import gaps
@@ -50,6 +50,7 @@ from .measures.unenforced import unenforced, unenforced_in_all
 DAY = "day"
 DAYS = "days"
 _CODE = "code"
+_KEY = "_key"
 _MARK = "_of"
 """In the folder of a table's day: which lines it is made of. Spark leaves it alone."""
 _OF = ".of.json"
@@ -62,8 +63,8 @@ class Table:
 
     time: a column of instants, whose date (UTC) is the day that a row is of; such a table has one
     input. adds: makes of rows that were made of some lines of a day, and of others, those of all of
-    them. key: of a table of one log, a column of both: the rows of a key come of its lines alone,
-    and only keys of which there are new lines are made anew. told: it is one of the report's
+    them. key: of a table of one input that has days, columns of both: the rows of a key come of its
+    lines alone, and only keys that the new days have are made anew. told: it is one of the report's
     tables, and not only what these are made of.
     """
 
@@ -71,7 +72,7 @@ class Table:
     inputs: tuple[str, ...]
     time: str | None = None
     adds: Callable[[DataFrame], DataFrame] | None = None
-    key: str = ""
+    key: tuple[str, ...] = ()
     told: bool = True
 
 
@@ -94,7 +95,7 @@ _ALL: Mapping[str, Table] = {
     "hours": Table(hours, ("decisions",), "hour", told=False),
     "by_rule": Table(by_rule, ("decisions",), "hour", told=False),
     "by_client": Table(by_client, ("decisions",), "of", told=False),
-    "disclosures": Table(disclosures, ("daily",)),
+    "disclosures": Table(disclosures, ("daily",), key=BY),
     "labelling": Table(labelling, ("audit",), "at", _as_they_are),
     "refusals": Table(refusals, ("decisions",), "hour"),
     "unenforced": Table(unenforced, ("audit",), "hour", unenforced_in_all),
@@ -105,7 +106,7 @@ _ALL: Mapping[str, Table] = {
     "flaky": Table(flaky, ("hil",)),
     "cuts": Table(cuts, ("hil",)),
     "coverage": Table(coverage, ("hil",)),
-    "nonces": Table(nonces, ("nonce",), key="key"),
+    "nonces": Table(nonces, ("nonce",), key=("key",)),
     "reused": Table(reused, ("nonces", "nonce")),
     "cost": Table(cost, ("bench",)),
     "paper": Table(paper, ("cost",)),
@@ -285,17 +286,22 @@ class Tables:
     def _by_key(self, name: str, table: Table) -> Path:
         """Where the table is, of all days there are."""
         folder, (source,) = self._store / name, table.inputs
-        days, lines = self._logs.days[source], self._logs.frames[source]
+        days = self._logs.days[source if source in self._logs.days else _ALL[source].inputs[0]]
         have: dict[str, int] = _json(folder / _MARK)
         want = {day: last for day, (last, _) in days.items()}
         if have == want:
             return folder
-        rows = table.make(lines)
+        lines = self._input(source)
         if have and have.keys() <= days.keys() and all(_adds(have[day], days[day]) for day in have):
+            # Two keys with one hash are made anew together.
+            key = F.xxhash64(*table.key)
             after = {day: have.get(day, -1) for day in want if have.get(day) != want[day]}
-            keys = F.broadcast(self._of_days(source, after).select(table.key).distinct())
-            others = self._read(folder, columns_of(name)).join(keys, table.key, "left_anti")
-            rows = table.make(lines.join(keys, table.key, "left_semi")).unionByName(others)
+            keys = F.broadcast(self._of_days(source, after).select(key.alias(_KEY)).distinct())
+            old = self._read(folder, columns_of(name)).withColumn(_KEY, key)
+            mine = lines.withColumn(_KEY, key).join(keys, _KEY, "left_semi").drop(_KEY)
+            rows = table.make(mine).unionByName(old.join(keys, _KEY, "left_anti").drop(_KEY))
+        else:
+            rows = table.make(lines)
         new = self._store / f".{name}"
         rows.write.mode("overwrite").parquet(str(new))
         (new / _MARK).write_text(json.dumps(want))

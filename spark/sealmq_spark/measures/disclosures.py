@@ -12,6 +12,9 @@ from pyspark.sql import functions as F
 from ..contracts import of_families
 from .columns import instant, text, total
 
+BY = ("site", "topic", "client", *of_families())
+"""What a row of `disclosures` is of."""
+
 
 def daily(audit: DataFrame) -> DataFrame:
     """audit -> the columns of `disclosures`, of each day (UTC) alone."""
@@ -32,8 +35,7 @@ def daily(audit: DataFrame) -> DataFrame:
 def daily_in_all(rows: DataFrame) -> DataFrame:
     """daily of some records and of others -> of all of them."""
     sums = (F.min("first").alias("first"), F.max("last").alias("last"), total())
-    by = _by()
-    return rows.groupBy(*by, F.to_date("first")).agg(*sums).select(*by, "first", "last", "count")
+    return rows.groupBy(*BY, F.to_date("first")).agg(*sums).select(*BY, "first", "last", "count")
 
 
 def disclosures(daily: DataFrame) -> DataFrame:
@@ -43,10 +45,6 @@ def disclosures(daily: DataFrame) -> DataFrame:
     first, last: timestamps (UTC) of the minutes in which the first and the last of `count` messages
     were delivered.
     """
-    by = _by()
     sums = (F.min("first").alias("first"), F.max("last").alias("last"), total())
-    return daily.groupBy(*by).agg(*sums).select(*by, "first", "last", "count")
+    return daily.groupBy(*BY).agg(*sums).select(*BY, "first", "last", "count")
 
-
-def _by() -> tuple[str, ...]:
-    return ("site", "topic", "client", *of_families())
