@@ -47,4 +47,3 @@ def disclosures(daily: DataFrame) -> DataFrame:
     """
     sums = (F.min("first").alias("first"), F.max("last").alias("last"), total())
     return daily.groupBy(*BY).agg(*sums).select(*BY, "first", "last", "count")
-
