@@ -286,6 +286,7 @@ class Tables:
     def _by_key(self, name: str, table: Table) -> Path:
         """Where the table is, of all days there are."""
         folder, (source,) = self._store / name, table.inputs
+        # Those of the log; of a table, those of the log that it is made of.
         days = self._logs.days[source if source in self._logs.days else _ALL[source].inputs[0]]
         have: dict[str, int] = _json(folder / _MARK)
         want = {day: last for day, (last, _) in days.items()}
@@ -293,7 +294,7 @@ class Tables:
             return folder
         lines = self._input(source)
         if have and have.keys() <= days.keys() and all(_adds(have[day], days[day]) for day in have):
-            # Two keys with one hash are made anew together.
+            # A hash, since all tasks get the keys. Of two keys with one hash, both are made anew.
             key = F.xxhash64(*table.key)
             after = {day: have.get(day, -1) for day in want if have.get(day) != want[day]}
             keys = F.broadcast(self._of_days(source, after).select(key.alias(_KEY)).distinct())

@@ -59,6 +59,10 @@ class Joined(Site):
         """What is said of each peer's line."""
         return {name: row["line"] for name, row in self.peers().items()}
 
+    def waiting(self, peer: str) -> int:
+        """How many messages have not been acknowledged by that peer."""
+        return int(self.peers()[peer]["waiting"])
+
     def asked(self, op: str, **fields: Any) -> dict[str, Any]:
         return told.ask(Layout.of(self.root), op, **fields)
 

@@ -183,27 +183,24 @@ def test_bridges_that_are_killed_again_and_again_lose_and_double_nothing(pair: P
 
 
 def test_what_is_published_while_the_other_site_is_down_comes_when_it_is_back(pair: Pair) -> None:
-    def waiting() -> int:
-        return int(pair["north"].peers()["south"]["waiting"])
-
     async def scene() -> None:
         # What waits may be there before somebody can subscribe anew.
         kept = Options(client_id="kept", clean=False)
         async with client(pair["south"], "panel", kept) as reader:
             await reader.subscribe("@north/#", qos=1)
-        until(lambda: waiting() == 0, "south to have acknowledged what came before")
+        until(lambda: pair["north"].waiting("south") == 0, "what came before to be acknowledged")
         assert pair["south"].ups[-1].end() == 0
         await publish(pair, [f"down {number}" for number in range(30)])
         async with client(pair["north"], "boiler") as boiler:
             await boiler.publish("boiler/1", "short-lived", qos=1, life=0)
-        until(lambda: waiting() == 31, "what waits to be counted")
+        until(lambda: pair["north"].waiting("south") == 31, "what waits to be counted")
         pair["south"].up().ready()
         async with client(pair["south"], "panel", kept) as reader:
             heard = Heard(reader)
             want = [f"down {number}" for number in range(30)]
             await heard.until(lambda texts: set(want) <= set(texts))
             assert [t for t in heard.texts if t.startswith("down")] == want
-        until(lambda: waiting() == 0, "the spool to be empty")
+        until(lambda: pair["north"].waiting("south") == 0, "the spool to be empty")
 
     asyncio.run(scene())
 

@@ -13,7 +13,7 @@ from ..contracts import of_families
 from .columns import instant, text, total
 
 BY = ("site", "topic", "client", *of_families())
-"""What a row of `disclosures` is of."""
+"""The columns that tell rows of `disclosures` apart."""
 
 
 def daily(audit: DataFrame) -> DataFrame:
