@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from links_scene import Peer, Scripted, played
+from links_scene import OwnTime, Peer, Scripted, played
 from sealmq.broker import asking
 from sealmq.broker.asking import ask
 from sealmq.broker.promises import Promises
@@ -137,7 +137,7 @@ def asked(folder: Path, **broken: Any) -> Promises:
             found.append(await ask(Target.at_socket(broker.address.unix), ANSWER_S))
             assert not broker.does.kept, "nothing stays behind"
 
-    played(story())
+    played(story(), 60, OwnTime)
     return found[0]
 
 
@@ -164,9 +164,8 @@ def test_what_readers_could_lose_or_mistake_is_refused_or_said(
 ) -> None:
     found = asked(tmp_path, fault=fault)
     assert found == wanted
-    # On a machine that is busy with others this broker may be late as well.
-    faults = [one for one in found.faults if fault == "late" or "readers may miss" not in one]
-    assert [said in sentence for sentence in faults] == [True]
+    [sentence] = found.faults
+    assert said in sentence
 
 
 def test_of_qos_2_no_more_is_under_way_than_it_keeps(tmp_path: Path) -> None:
@@ -200,6 +199,6 @@ def test_what_is_asked_takes_no_longer_than_its_answers(tmp_path: Path) -> None:
             await ask(Target.at_socket(scripted.address.unix), ANSWER_S)
             asks.extend(peer.client_id for peer in scripted.peers)
 
-    played(story())
+    played(story(), 60, OwnTime)
     assert len(asks) < 20
     assert asking.QUEUE == 1000
