@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from py4j.java_gateway import JavaGateway, java_import
+from py4j.java_gateway import GatewayClient, JavaClass, JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -45,6 +46,8 @@ _ASKED = (
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
 )
+# List.of has a form for each number of elements, up to this.
+_AT_ONCE = 10
 WRITERS = 8
 """Files that a task has open at once: each holds a part of what it has to write in memory."""
 _ENDS_S = 60.0
@@ -154,15 +157,47 @@ def _start_java(conf: SparkConf, log: Path, held: Sequence[int]) -> None:
     with log.open("ab") as file:
         pipes = {"stdout": file, "stderr": file, "pass_fds": tuple(held)}
         gateway = launch_gateway(conf, pipes)  # type: ignore[no-untyped-call]
-    _named(gateway)
+    _quick(gateway)
     SparkContext(conf=conf, gateway=gateway)
 
 
-def _named(gateway: JavaGateway) -> None:
-    """Each call on a column asks Java what these names are, and it would look for the short ones
-    in hundreds of archives: they are asked for once."""
+class _Asked(JavaClass):  # type: ignore[misc]
+    """A class of Java's, of which each member is looked up there once, and not for each call."""
+
+    def __getattr__(self, name: str) -> Any:
+        member = super().__getattr__(name)
+        self.__dict__[name] = member
+        return member
+
+
+class _Lists:
+    """Lists become Java's ten elements at a time: each call takes a moment on both sides."""
+
+    def __init__(self, client: GatewayClient) -> None:
+        self._of = _Asked("java.util.List", client).of
+        self._made = JavaClass("java.util.ArrayList", client)
+
+    def can_convert(self, given: object) -> bool:
+        """As py4j's converters have it. Java's short lists hold no null."""
+        return type(given) in (list, tuple) and not any(one is None for one in given)  # type: ignore[attr-defined]
+
+    def convert(self, given: Sequence[object], _: GatewayClient) -> object:
+        """The same."""
+        if len(given) <= _AT_ONCE:
+            return self._of(*given)
+        made = self._made()
+        for at in range(0, len(given), _AT_ONCE):
+            made.addAll(self._of(*given[at : at + _AT_ONCE]))
+        return made
+
+
+def _quick(gateway: JavaGateway) -> None:
+    """A report makes thousands of calls for its columns: a tenth of what one over a small log
+    costs. Each of them asks Java what these names are, and Java would look for the short ones in
+    hundreds of archives."""
+    client = gateway._gateway_client
+    client.converters.insert(0, _Lists(client))
     for name in _ASKED:
-        java_import(gateway.jvm, name)
-        found = getattr(gateway.jvm, name)
+        found = _Asked(name, client)
         for said in (name, name.rpartition(".")[2]):
             gateway.jvm.__dict__[said] = found

@@ -320,20 +320,21 @@ def _first(
     return frame.agg(rows).select(F.lit(name).alias("_list"), _json("rows"))
 
 
+# Times become text here: Python would give them this machine's zone.
+_AS = {"ignoreNullFields": "false", "timestampFormat": _TIME}
+
+
 def _json(*names: str) -> Column:
-    return F.to_json(F.struct(*names), {"ignoreNullFields": "false"}).alias("_text")
+    return F.to_json(F.struct(*names), _AS).alias("_text")
 
 
 def _row(frame: DataFrame, names: Sequence[str]) -> Column:
-    """Times become text here: Python would give them this machine's zone. What is no number is
-    null: JSON has no such numbers."""
+    """What is no number is null: JSON has no such numbers."""
     kinds = {field.name: field.dataType for field in frame.schema}
     return F.struct(*(_plain(name, kinds[name]).alias(name) for name in names))
 
 
 def _plain(name: str, kind: T.DataType) -> Column:
-    if isinstance(kind, T.TimestampType):
-        return F.date_format(name, _TIME)
     if isinstance(kind, T.DoubleType):
         return F.when(F.abs(name) < float("inf"), F.col(name))
     return F.col(name)
