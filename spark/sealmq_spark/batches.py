@@ -28,8 +28,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from .columns_of import stored
-from .contracts import MARKS, columns
-from .measures.columns import instant
+from .contracts import MARKS, columns, ddl
+from .measures.columns import instant_of
 from .reading import BAD, BLANK, LINES, SHOWN, as_written, judge
 from .rules import Sql
 from .session import SCANS, WHOLE, settings
@@ -346,7 +346,7 @@ class _Batch:
 
     def _first(self, part: str, kind: str = "") -> DataFrame:
         """What `_as_written` has put into this part."""
-        more = f", {_ddl(kind)}" if kind else ""
+        more = f", {ddl(columns(kind))}" if kind else ""
         return self._stored(self._work / "first" / f"_part={part}", HIDDEN + more)
 
     def _rest(self, part: str) -> DataFrame:
@@ -431,16 +431,12 @@ def _many(day: Path) -> bool:
 
 
 def _day(name: str, of: str = "") -> Column:
-    at = F.col(f"{of}at_ms")
+    at = f"{of}at_ms"
     if "minute_ms" in columns(name).names:
-        at = F.coalesce(F.col(f"{of}minute_ms"), at)
-    return F.to_date(instant(at))
-
-
-def _ddl(name: str) -> str:
-    return ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in columns(name))
+        at = f"coalesce({of}minute_ms, {at})"
+    return F.expr(f"to_date({instant_of(at)})")
 
 
 def _all(name: str) -> str:
     """All that OUT/NAME has."""
-    return f"{_ddl(name)}, {HIDDEN}, day date"
+    return f"{ddl(columns(name))}, {HIDDEN}, day date"

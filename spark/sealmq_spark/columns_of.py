@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from .contracts import of_families
+from .contracts import ddl, of_families
 
 _TYPES: Mapping[str, T.DataType] = {
     "string": T.StringType(),
@@ -104,7 +104,8 @@ def stored(spark: SparkSession, folder: Path, columns: str | T.StructType) -> Da
     """The Parquet files of a folder; without rows while there is none."""
     if not folder.is_dir():
         return nothing(spark, columns)
-    return spark.read.schema(columns).parquet(str(folder))
+    schema = columns if isinstance(columns, str) else ddl(columns)
+    return spark.read.schema(schema).parquet(str(folder))
 
 
 def write_nothing(spark: SparkSession, columns: T.StructType, folder: Path) -> None:

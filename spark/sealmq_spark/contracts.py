@@ -77,8 +77,7 @@ class Contract:
 
     def parsed(self, text: Sql) -> Sql:
         """The line as a struct of `columns`."""
-        ddl = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in self.columns)
-        return f"from_json({text}, {literal(ddl)})"
+        return f"from_json({text}, {literal(ddl(self.columns))})"
 
     def plain(self, text: Sql) -> Sql:
         """Whether it is `formed`, and as our writers write it: without blanks, its fields in
@@ -222,6 +221,11 @@ _LAST = ("count", "minute_ms", "line", "mac")
 _FOUND = ("names", "needs", "may", "wrong", "rest", "line")
 # Fields that may have no escape, %s, with one.
 _ESCAPED = r'"(?:%s)"[ \t]*+:[ \t]*+"[^"\\]*+\\'
+
+
+def ddl(columns: T.StructType) -> Sql:
+    """These columns as a text, for which Spark is asked less than for their types."""
+    return ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in columns)
 
 
 def shape_of(text: Sql) -> Sql:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from .measures.columns import instant, summed
+from .measures.columns import instant_of, summed
+from .rules import Sql
 
 LOGS = ("audit", "hil", "nonce", "bench", "simulation")
 DAILY = ("audit", "hil", "nonce", "simulation")
@@ -46,11 +47,9 @@ OF_LOG: Mapping[str, tuple[str, ...]] = {
 def kept(log: DataFrame) -> DataFrame:
     """One of DAILY but the audit log, which has `hourly` -> of (timestamp: a day, UTC), rows,
     began, ended (ms)."""
-    at = F.col("at_ms")
-    day = F.date_trunc("day", instant(at)).alias("of")
-    return kept_in_all(
-        log.select(day, F.lit(1).cast("bigint").alias("rows"), at.alias("began"), at.alias("ended"))
-    )
+    day = f"date_trunc('day', {instant_of('at_ms')}) AS of"
+    one = "CAST(1 AS bigint) AS rows"
+    return kept_in_all(log.selectExpr(day, one, "at_ms AS began", "at_ms AS ended"))
 
 
 def kept_in_all(rows: DataFrame) -> DataFrame:
@@ -71,12 +70,12 @@ def of_logs(kept: Mapping[str, DataFrame], before_ms: int) -> dict[str, int | No
     """
     each = []
     for name, frame in kept.items():
-        day = F.date_trunc("day", "hour" if name == "audit" else "of")
-        inside = F.unix_millis(day).between(CLOCK_SET_MS, before_ms)
+        day = f"date_trunc('day', {'hour' if name == 'audit' else 'of'})"
+        inside = f"unix_millis({day}) BETWEEN {CLOCK_SET_MS} AND {before_ms}"
         figures = {
-            "kept": F.coalesce(F.sum("rows"), F.lit(0)),
-            "began": F.min(F.when(inside, F.col("began"))),
-            "ended": F.max(F.when(inside, F.col("ended"))),
+            "kept": "coalesce(sum(rows), 0)",
+            "began": f"min(IF({inside}, began, NULL))",
+            "ended": f"max(IF({inside}, ended, NULL))",
         }
         each.append(_figures(frame, {f"{word} {name}": one for word, one in figures.items()}))
     nothing: dict[str, int | None] = {}
@@ -90,7 +89,7 @@ def of_tables(tables: Mapping[str, DataFrame], empty: Iterable[str] = ()) -> dic
     without a row."""
     none = set(empty)
     found = [
-        _figures(frame, {f"rows {name}": F.count("*"), **_sums(name)})
+        _figures(frame, {f"rows {name}": "count(*)", **_sums(name)})
         for name, frame in tables.items()
         if name not in none
     ]
@@ -102,50 +101,50 @@ def of_tables(tables: Mapping[str, DataFrame], empty: Iterable[str] = ()) -> dic
     }
 
 
-def _sums(name: str) -> dict[str, Column]:
+def _sums(name: str) -> dict[str, Sql]:
     """The figures that a table has."""
-    count = F.col("count")
     match name:
         case "decisions":
-            return {"allowed": _sum(count, "allowed"), "denied": _sum(count, "not allowed")}
+            return {"allowed": _sum("count", "allowed"), "denied": _sum("count", "NOT allowed")}
         case "disclosures":
-            return {"disclosed": _sum(count)}
+            return {"disclosed": _sum("count")}
         case "labelling":
-            return {"labelled": F.count_if(F.col("event") == "topic-labelled")}
+            return {"labelled": "count_if(event = 'topic-labelled')"}
         case "refusals":
             words = {"forged": "forged", "replayed": "replayed", "malformed": "malformed"}
             each = {**words, "too_old": "too old", "old_keys": "old keys"}
-            return {figure: _sum(count, f"class = '{word}'") for figure, word in each.items()}
+            return {figure: _sum("count", f"class = '{word}'") for figure, word in each.items()}
         case "unenforced":
-            return {"unenforced": _sum(count)}
+            return {"unenforced": _sum("count")}
         case "changed":
-            return {"changed": F.count_distinct("site", "client")}
+            return {"changed": "count(DISTINCT site, client)"}
         case "behaviours":
-            return {each: _sum(F.col(each)) for each in ("passed", "failed", "skipped")}
+            return {each: _sum(each) for each in ("passed", "failed", "skipped")}
         case "cuts":
-            return {"cuts": _sum(F.col("cuts"))}
+            return {"cuts": _sum("cuts")}
         case "nonces":
             return {
-                "nonces": _sum(F.col("distinct")),
-                "nonces_repeated": _sum(F.col("repeated")),
-                KEYS_REPEATED: F.count_if(F.col("repeated") > 0),
+                "nonces": _sum("distinct"),
+                "nonces_repeated": _sum("repeated"),
+                KEYS_REPEATED: "count_if(repeated > 0)",
             }
         case "flaky" | "regressions":
-            return {name: F.count("*")}
+            return {name: "count(*)"}
         case _:
             return {}
 
 
-def _sum(count: Column, where: str = "true") -> Column:
+def _sum(column: str, where: Sql = "true") -> Sql:
     """0 of nothing."""
-    mine = F.when(F.expr(where), count).otherwise(F.lit(0))
-    return F.when(F.count("*") == 0, 0).otherwise(summed(mine))
+    return f"IF(count(*) = 0, 0, {summed(f'IF({where}, `{column}`, 0)')})"
 
 
-def _figures(frame: DataFrame, figures: Mapping[str, Column]) -> DataFrame:
-    named = frame.agg(*(column.cast("bigint").alias(name) for name, column in figures.items()))
-    pairs = (F.struct(F.lit(name).alias("name"), F.col(name).alias("value")) for name in figures)
-    return named.select(F.inline(F.array(*pairs)))
+def _figures(frame: DataFrame, figures: Mapping[str, Sql]) -> DataFrame:
+    named = frame.selectExpr(
+        *(f"CAST({figure} AS bigint) AS `{name}`" for name, figure in figures.items())
+    )
+    pairs = (f"named_struct('name', '{name}', 'value', `{name}`)" for name in figures)
+    return named.selectExpr(f"inline(array({', '.join(pairs)}))")
 
 
 def _collected(frames: list[DataFrame]) -> dict[str, int | None]:

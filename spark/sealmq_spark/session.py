@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def session(
         conf.set(key, value)
     for key, value in (_SMALL if small else _LARGE).items():
         conf.set(key, f"{value} {classes}".strip() if key == _JAVA else value)
-    if log is not None and _SUBMITTED not in os.environ:
+    if SparkContext._gateway is None and _SUBMITTED not in os.environ:
         _start_java(conf, log, held)
     made = SparkSession.builder.config(conf=conf).getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
@@ -152,9 +152,9 @@ def _settings(
         yield "spark.sql.warehouse.dir", str(scratch / "warehouse")
 
 
-def _start_java(conf: SparkConf, log: Path, held: Sequence[int]) -> None:
-    """Java first, its output in a file; the session takes the Spark that runs."""
-    with log.open("ab") as file:
+def _start_java(conf: SparkConf, log: Path | None, held: Sequence[int]) -> None:
+    """Java first, its output perhaps in a file; the session takes the Spark that runs."""
+    with nullcontext() if log is None else log.open("ab") as file:
         pipes = {"stdout": file, "stderr": file, "pass_fds": tuple(held)}
         gateway = launch_gateway(conf, pipes)  # type: ignore[no-untyped-call]
     _quick(gateway)

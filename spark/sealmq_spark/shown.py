@@ -10,7 +10,7 @@ list becomes one row with a text (JSON), and so all lists are one query.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -21,6 +21,7 @@ from pyspark.sql import types as T
 
 from .contracts import of_families
 from .measures.columns import summed
+from .rules import Sql, literal
 
 Rows = list[dict[str, Any]]
 
@@ -33,6 +34,7 @@ _COMMITS = 3
 _EXAMPLES = 3
 _HOUR = "hour"
 _COUNT = {"count": "count"}
+_INFINITE = "CAST('Infinity' AS double)"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
@@ -123,18 +125,15 @@ class Sums:
     them has null."""
 
     frame: DataFrame
-    sums: Mapping[str, Column | str]
+    sums: Mapping[str, Sql]
     lists: tuple[List, ...]
-    more: Mapping[str, Column] | None = None
+    more: Mapping[str, Sql] | None = None
 
 
 def _traffic(tables: Mapping[str, DataFrame], span: Span) -> list[Sums]:
     found = []
     if (decided := tables.get("by_rule")) and (clients := tables.get("by_client")):
-        sums: dict[str, Column | str] = {
-            "allowed": F.when(F.col("allowed"), F.col("count")).otherwise(0),
-            "denied": F.when(~F.col("allowed"), F.col("count")).otherwise(0),
-        }
+        sums = {"allowed": "IF(allowed, count, 0)", "denied": "IF(allowed, 0, count)"}
         limits = (("rule", 20), ("label", 20), ("question", 20))
         most = (List(f"decisions_{name}", (name,), limit) for name, limit in limits)
         timed = List("decisions_time", (_HOUR,))
@@ -150,7 +149,7 @@ def _traffic(tables: Mapping[str, DataFrame], span: Span) -> list[Sums]:
         by = ("question", "rule", "client", "topic")
         found.append(Sums(let, _COUNT, (List("unenforced", by, 20),)))
     if missing := tables.get("gaps"):
-        more = {"times": F.count("*"), "first": F.min("at"), "last": F.max("at")}
+        more = {"times": "count(*)", "first": "min(at)", "last": "max(at)"}
         found.append(Sums(missing, _COUNT, (List("gaps", ("event", "what", "role"), 20),), more))
     return found
 
@@ -158,21 +157,18 @@ def _traffic(tables: Mapping[str, DataFrame], span: Span) -> list[Sums]:
 def _officer(tables: Mapping[str, DataFrame], span: Span) -> list[Sums]:
     found = []
     if labelled := tables.get("labelling"):
-        sums: dict[str, Column | str] = {
-            "labelled": (F.col("event") == "topic-labelled").cast("bigint"),
-            "reset": (F.col("event") == "topic-reset").cast("bigint"),
+        sums = {
+            "labelled": "CAST(event = 'topic-labelled' AS bigint)",
+            "reset": "CAST(event = 'topic-reset' AS bigint)",
         }
         timed = List("labelling_time", (_HOUR,))
         found.append(Sums(_dated(labelled, "at", span), sums, (timed,)))
     if disclosed := tables.get("disclosures"):
         # A row of the table is of one reader. Without them there are few rows for several lists.
-        few = disclosed.groupBy("topic", *of_families()).agg(
-            summed("count").alias("count"),
-            F.count("*").alias("clients"),
-            F.min("first").alias("first"),
-            F.max("last").alias("last"),
-        )
-        more = {"clients": F.sum("clients"), "first": F.min("first"), "last": F.max("last")}
+        sums = {"count": summed("count"), "clients": "count(*)"}
+        sums |= {"first": "min(first)", "last": "max(last)"}
+        few = disclosed.groupBy("topic", *of_families()).agg(*_named(sums))
+        more = {"clients": "sum(clients)", "first": "min(first)", "last": "max(last)"}
         lists = (
             List("disclosures", ("topic", *of_families()), 40),
             List("disclosures_topic", ("topic",), 15),
@@ -204,10 +200,10 @@ def _rows_of_traffic(tables: Mapping[str, DataFrame]) -> list[DataFrame]:
     found = []
     if changed := tables.get("changed"):
         columns = ["client", "measure", "hour", "hours", "count", "usual", "z"]
-        found.append(_first("changed", changed, columns, [_down(F.abs("z"))], 40))
+        found.append(_first("changed", changed, columns, [_down("abs(z)")], 40))
     if labelled := tables.get("labelling"):
         columns = ["at", "topic", "event", "client", "label", "rule"]
-        found.append(_first("labelling", labelled, columns, [_down(F.unix_millis("at"))], 40))
+        found.append(_first("labelling", labelled, columns, [_down("unix_millis(at)")], 40))
     return found
 
 
@@ -226,8 +222,7 @@ def _rig(tables: Mapping[str, DataFrame], hil: DataFrame) -> list[DataFrame]:
     found = []
     for name, (order, limit) in _ORDERED.items():
         if frame := tables.get(name):
-            by = [F.col(each) for each in order]
-            found.append(_first(name, frame, frame.columns, by, limit))
+            found.append(_first(name, frame, frame.columns, order, limit))
     if behaved := tables.get("behaviours"):
         newest = (
             hil.groupBy("commit")
@@ -236,27 +231,25 @@ def _rig(tables: Mapping[str, DataFrame], hil: DataFrame) -> list[DataFrame]:
             .limit(_COMMITS)
         )
         recent = behaved.join(F.broadcast(newest), "commit")
-        by = [_down(F.col("at")), *map(F.col, ("commit", "behaviour", "kind", "board"))]
+        by = (_down("at"), "commit", "behaviour", "kind", "board")
         found.append(_first("behaviours", recent, behaved.columns, by, 2000))
-    orders: Mapping[str, tuple[list[Column], int]] = {
-        "flaky": ([_down(F.col("share")), F.col("behaviour")], 40),
-        "reused": ([F.col("first")], 40),
-        "nonces": ([_down(F.col("repeated")), _down(F.col("pairs"))], 100),
+    orders = {
+        "flaky": ((_down("share"), "behaviour"), 40),
+        "reused": (("first",), 40),
+        "nonces": ((_down("repeated"), _down("pairs")), 100),
     }
-    for name, (by, limit) in orders.items():
+    for name, (order, limit) in orders.items():
         if frame := tables.get(name):
-            found.append(_first(name, frame, frame.columns, by, limit))
+            found.append(_first(name, frame, frame.columns, order, limit))
     return found
 
 
 def _examples(bad: DataFrame, limit: int) -> DataFrame:
     """A few lines of each of the most frequent reasons."""
-    example = F.struct("file", "raw")
-    few = bad.groupBy("reason").agg(
-        summed("count").alias("all"), F.min_by(example, example, _EXAMPLES).alias("examples")
-    )
-    order = [_down(F.col("all")), F.col("reason")]
-    return _first("examples", few, ("reason", "examples"), order, limit)
+    example = "struct(file, raw)"
+    sums = {"all": summed("count"), "examples": f"min_by({example}, {example}, {_EXAMPLES})"}
+    few = bad.groupBy("reason").agg(*_named(sums))
+    return _first("examples", few, ("reason", "examples"), (_down("`all`"), "reason"), limit)
 
 
 def _dated(frame: DataFrame, time: str, span: Span) -> DataFrame:
@@ -265,43 +258,49 @@ def _dated(frame: DataFrame, time: str, span: Span) -> DataFrame:
         return frame.withColumn(_HOUR, F.lit(None).cast("timestamp"))
     length = span.hours * 3600
     # A bucket begins at a multiple of its length: times are those of hours, or exact.
-    bucket = F.timestamp_seconds(F.floor(F.unix_seconds(time) / length) * length)
-    inside = F.unix_millis(time).between(span.began - _HOUR_MS + 1, span.ended)
-    return frame.withColumn(_HOUR, F.when(inside, bucket))
+    bucket = f"timestamp_seconds(floor(unix_seconds({time}) / {length}) * {length})"
+    inside = f"unix_millis({time}) BETWEEN {span.began - _HOUR_MS + 1} AND {span.ended}"
+    return frame.withColumn(_HOUR, F.expr(f"IF({inside}, {bucket}, NULL)"))
 
 
-def _down(column: Column) -> Column:
+def _down(column: Sql) -> Sql:
     """For an order from the largest on; what is null comes last."""
-    return F.coalesce(-column.cast("double"), F.lit(float("inf")))
+    return f"coalesce(-CAST({column} AS double), {_INFINITE})"
+
+
+def _named(of: Mapping[str, Sql]) -> Iterator[Column]:
+    return (F.expr(f"{one} AS `{name}`") for name, one in of.items())
 
 
 def _summed(of: Sums) -> DataFrame:
     """_list, _text: of each list its groups with most of the sums, how many groups there are, and
     what the sums come to over all of them."""
     by = list(dict.fromkeys(name for one in of.lists for name in one.by))
-    sums, more = list(of.sums), list(of.more or {})
+    more = of.more or {}
     sets = [[F.col(name) for name in one.by] for one in of.lists]
+    sums = {name: summed(one) for name, one in of.sums.items()}
     grouped = of.frame.groupingSets(sets, *by).agg(
-        F.grouping_id().alias("_set"),
-        *(summed(column).alias(name) for name, column in of.sums.items()),
-        *(column.alias(name) for name, column in (of.more or {}).items()),
+        *_named({"_set": "grouping_id()", **sums, **more})
     )
-    names = F.create_map(*(F.lit(x) for one in of.lists for x in (_set(by, one), one.name)))
-    timed = F.col("_set").isin([_set(by, one) for one in of.lists if one.timed])
+    timed = f"_set IN ({', '.join(str(_set(by, one)) for one in of.lists if one.timed) or 'NULL'})"
     if _HOUR in by:
-        grouped = grouped.where(~timed | F.col(_HOUR).isNotNull())
+        grouped = grouped.where(f"NOT coalesce({timed}, false) OR {_HOUR} IS NOT NULL")
     row = _row(grouped, [*by, *sums, *more])
-    size = sum((F.col(name).cast("double") for name in sums), F.lit(0.0))
-    order = F.when(~timed, F.struct(-size, *by))
-    most = max((one.limit for one in of.lists), default=0) or 1
+    size = " + ".join(f"CAST({name} AS double)" for name in sums)
+    order = f"IF({timed}, NULL, struct(-({size}), {', '.join(by)}))"
     told = grouped.groupBy("_set").agg(
-        F.min_by(row, order, most).alias("rows"),
-        F.collect_list(F.when(timed, row)).alias("times"),
-        F.count("*").alias("groups"),
-        F.struct(*(summed(name).alias(name) for name in sums)).alias("sums"),
+        *_named(
+            {
+                "rows": f"min_by({row}, {order}, {max(one.limit for one in of.lists) or 1})",
+                "times": f"collect_list(IF({timed}, {row}, NULL))",
+                "groups": "count(*)",
+                "sums": f"struct({', '.join(f'{summed(name)} AS {name}' for name in sums)})",
+            }
+        )
     )
-    return told.select(
-        names[F.col("_set")].alias("_list"), _json("rows", "times", "groups", "sums")
+    names = " ".join(f"WHEN {_set(by, one)} THEN '{one.name}'" for one in of.lists)
+    return told.selectExpr(
+        f"CASE _set {names} END AS _list", _json("rows", "times", "groups", "sums")
     )
 
 
@@ -311,33 +310,31 @@ def _set(by: Sequence[str], one: List) -> int:
 
 
 def _first(
-    name: str, frame: DataFrame, columns: Iterable[str], order: list[Column], limit: int
+    name: str, frame: DataFrame, columns: Iterable[str], by: Iterable[Sql], limit: int
 ) -> DataFrame:
     """_list, _text: rows as they are, in this order; equal ones by the rest of their columns."""
     names = list(columns)
-    rest = [F.col(each) for each in names]
-    rows = F.min_by(_row(frame, names), F.struct(*order, *rest), limit).alias("rows")
-    return frame.agg(rows).select(F.lit(name).alias("_list"), _json("rows"))
+    order = ", ".join((*by, *(f"`{each}`" for each in names)))
+    rows = F.expr(f"min_by({_row(frame, names)}, struct({order}), {limit}) AS rows")
+    return frame.agg(rows).selectExpr(f"'{name}' AS _list", _json("rows"))
 
 
-# Times become text here: Python would give them this machine's zone.
-_AS = {"ignoreNullFields": "false", "timestampFormat": _TIME}
+def _json(*names: str) -> Sql:
+    # Times become text here: Python would give them this machine's zone.
+    options = f"map('ignoreNullFields', 'false', 'timestampFormat', {literal(_TIME)})"
+    return f"to_json(struct({', '.join(names)}), {options}) AS _text"
 
 
-def _json(*names: str) -> Column:
-    return F.to_json(F.struct(*names), _AS).alias("_text")
-
-
-def _row(frame: DataFrame, names: Sequence[str]) -> Column:
+def _row(frame: DataFrame, names: Sequence[str]) -> Sql:
     """What is no number is null: JSON has no such numbers."""
     kinds = {field.name: field.dataType for field in frame.schema}
-    return F.struct(*(_plain(name, kinds[name]).alias(name) for name in names))
+    return f"struct({', '.join(_plain(name, kinds[name]) for name in names)})"
 
 
-def _plain(name: str, kind: T.DataType) -> Column:
+def _plain(name: str, kind: T.DataType) -> Sql:
     if isinstance(kind, T.DoubleType):
-        return F.when(F.abs(name) < float("inf"), F.col(name))
-    return F.col(name)
+        return f"IF(abs(`{name}`) < {_INFINITE}, `{name}`, NULL) AS `{name}`"
+    return f"`{name}`"
 
 
 def _collected(sums: Sequence[Sums], lists: Sequence[DataFrame], span: Span) -> dict[str, Rows]:

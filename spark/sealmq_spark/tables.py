@@ -332,7 +332,7 @@ class Tables:
     def _read(self, folder: Path, columns: T.StructType, *more: str) -> DataFrame:
         days = (T.StructField(name, T.DateType()) for name in more)
         schema = T.StructType([*columns, *days])
-        return stored(self._spark, folder, schema).select(*schema.names)
+        return stored(self._spark, folder, schema).selectExpr(*schema.names)
 
 
 def _replace(folder: Path, new: Path) -> None:

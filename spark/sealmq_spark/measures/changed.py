@@ -41,15 +41,15 @@ _ALL = 24  # the slot of those who have no week yet
 def hours(decided: DataFrame) -> DataFrame:
     """decisions -> site, client, hour, published, delivered, refused: messages, and refusals of any
     kind, of clients with a name."""
-    allowed, question = F.col("allowed"), F.col("question")
     which = {
-        "published": allowed & (question == "publish"),
-        "delivered": allowed & (question == "deliver"),
-        "refused": ~allowed,
+        "published": "allowed AND question = 'publish'",
+        "delivered": "allowed AND question = 'deliver'",
+        "refused": "NOT allowed",
     }
     # As doubles: no sum of counts can end a job.
     sums = (
-        F.sum(F.when(is_it, F.col("count").cast("double"))).alias(m) for m, is_it in which.items()
+        F.expr(f"sum(IF({is_it}, CAST(count AS double), NULL)) AS {m}")
+        for m, is_it in which.items()
     )
     return (
         decided.where("client <> ''")
@@ -74,8 +74,8 @@ def calendar(hourly: DataFrame) -> DataFrame:
         & (F.lag("hour").over(backwards) == F.col("hour") + one)
     )
     marked = hourly.where("recorded").withColumn("whole", F.coalesce(whole, F.lit(False)))
-    these = (*(F.col("whole") & (F.hour("hour") == h) for h in range(_ALL)), F.col("whole"))
-    of = [F.coalesce(F.count_if(each).over(behind), F.lit(0)) for each in these]
+    these = (*(f"whole AND hour(hour) = {h}" for h in range(_ALL)), "whole")
+    of = [F.coalesce(F.expr(f"count_if({each})").over(behind), F.lit(0)) for each in these]
     following = F.min(F.when(F.col("whole"), F.col("hour"))).over(behind)
     return marked.select(
         "site",
@@ -120,7 +120,7 @@ def _series(per_hour: DataFrame, known: DataFrame) -> DataFrame:
     own = Window.partitionBy("site", "client")
     since = known.select("site", F.col("hour").alias("first"), "of")
     slot = F.when(F.col("of")[_ALL] >= DAYS * 24, F.hour("hour")).otherwise(_ALL)
-    counts = (F.struct(F.lit(m).alias("measure"), F.col(m).alias("count")) for m in MEASURES)
+    counts = ", ".join(f"struct('{m}' AS measure, {m} AS count)" for m in MEASURES)
     whole = (
         per_hour.withColumn("first", F.min("hour").over(own))
         .where("hour > first")
@@ -129,8 +129,8 @@ def _series(per_hour: DataFrame, known: DataFrame) -> DataFrame:
         .withColumn("slot", slot)
         .withColumn("of", F.get("of", F.col("slot")))
     )
-    each = whole.select(
-        "site", "client", "hour", "next", "left", "slot", "of", F.inline(F.array(*counts))
+    each = whole.selectExpr(
+        "site", "client", "hour", "next", "`left`", "slot", "of", f"inline(array({counts}))"
     )
     return each.where("count > 0")
 

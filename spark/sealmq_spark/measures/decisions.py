@@ -8,9 +8,12 @@ has the rule that had denied it).
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ..rules import Sql, literal
 from .columns import hour, text, total
 
 COUNTED = {
@@ -91,24 +94,12 @@ def decisions(audit: DataFrame) -> DataFrame:
     changes of the site's file or of an attribute from outside (allowed: it has another value;
     denied: its source failed); what was folded into a count has that.
     """
-    event = F.when(F.col("event") == "folded", F.col("of")).otherwise(F.col("event"))
+    event = F.expr("IF(event = 'folded', of, event) AS event")
+    count = F.expr("coalesce(count, 1) AS count")
+    told = audit.select("site", hour().alias("hour"), event, *map(text, _TEXTS), count)
+    question, allowed = f"{_question()} AS question", f"{_is_one(_ALLOWED)} AS allowed"
     return decided_in_all(
-        audit.select(
-            "site",
-            hour().alias("hour"),
-            event.alias("event"),
-            *map(text, _TEXTS),
-            F.coalesce("count", F.lit(1)).alias("count"),
-        )
-        .where(_decided())
-        .select(
-            "site",
-            "hour",
-            _question().alias("question"),
-            F.col("event").isin(_ALLOWED).alias("allowed"),
-            *_TEXTS,
-            "count",
-        )
+        told.where(_decided()).selectExpr("site", "hour", question, allowed, *_TEXTS, "count")
     )
 
 
@@ -118,21 +109,24 @@ def decided_in_all(rows: DataFrame) -> DataFrame:
 
 
 # A store that fails is told of once for all (no rule) and once for each PUBLISH that it refused.
-def _decided() -> Column:
-    named = F.col("event").isin(list(COUNTED))
-    return named & ((F.col("event") != "store-unavailable") | (F.col("rule") != ""))
+def _decided() -> Sql:
+    return f"{_is_one(COUNTED)} AND (event <> 'store-unavailable' OR rule <> '')"
 
 
 # A command is refused as the packet that it came in. Only policy has rules that are neither the
 # mediator's own nor MQTT's, and nothing else that policy refuses is told of as a packet.
-def _question() -> Column:
-    rule = F.col("rule")
-    of_policy = ~rule.rlike("^(mediator|mqtt)\\.") | rule.startswith("mediator.command.")
-    found = F.when((F.col("event") == "packet-refused") & of_policy, "command")
+def _question() -> Sql:
+    theirs = "rule LIKE 'mediator.%' OR rule LIKE 'mqtt.%'"
+    command = f"(NOT ({theirs}) OR rule LIKE 'mediator.command.%')"
+    found = f"CASE WHEN event = 'packet-refused' AND {command} THEN 'command'"
     for question in dict.fromkeys(question for question, _ in COUNTED.values()):
-        mine = [event for event, both in COUNTED.items() if both[0] == question]
-        found = found.when(F.col("event").isin(mine), question)
-    return found
+        mine = _is_one(event for event, both in COUNTED.items() if both[0] == question)
+        found += f" WHEN {mine} THEN '{question}'"
+    return f"{found} END"
+
+
+def _is_one(events: Iterable[str]) -> Sql:
+    return f"event IN ({', '.join(map(literal, events))})"
 
 
 def by_rule(decided: DataFrame) -> DataFrame:

@@ -7,14 +7,15 @@ does not name tells rows apart, so that nothing is merged that may be two things
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import cache
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..contracts import load
-from .columns import LAST_MS, instant
+from ..rules import Sql, literal
+from .columns import LAST_MS, instant_of
 
 WHAT = ["measure", "variant", "size", "unit"]
 SAME = [*WHAT, "conditions"]
@@ -35,16 +36,19 @@ def told(bench: DataFrame) -> DataFrame:
     at: when it was measured, as far as that is known (the document's time if it does not say).
     """
     params = F.col("params")
-    at_ms = params["at_ms"].try_cast("bigint")
+    at_ms = "try_cast(params['at_ms'] AS bigint)"
+    found, how, place, asked = map(named, ("found", "how", "place", "asked"))
     return bench.withColumns(
         {
-            "conditions": _text(lambda k: ~k.isin(*named("found"))),
-            "key": _text(lambda k: ~k.isin(*named("found"), *named("how"), *named("place"))),
-            "place": _text(lambda k: k.isin(*named("place"))),
-            "asked": _text(lambda k: k.isin(*named("asked"))),
+            "conditions": _text("NOT IN", found),
+            "key": _text("NOT IN", (*found, *how, *place)),
+            "place": _text("IN", place),
+            "asked": _text("IN", asked),
             "low": params["low"].try_cast("double"),
             "high": params["high"].try_cast("double"),
-            "at": F.coalesce(F.when(at_ms.between(0, LAST_MS), instant(at_ms)), F.col("made")),
+            "at": F.expr(
+                f"coalesce(IF({at_ms} BETWEEN 0 AND {LAST_MS}, {instant_of(at_ms)}, NULL), made)"
+            ),
         }
     )
 
@@ -55,7 +59,8 @@ def turn() -> Column:
     return F.row_number().over(Window.partitionBy(*SAME).orderBy(*newest_first))
 
 
-def _text(wanted: Callable[[Column], Column]) -> Column:
-    kept = F.map_filter("params", lambda k, _: wanted(k))
-    pairs = F.transform(F.map_entries(kept), lambda e: F.concat(e["key"], F.lit("="), e["value"]))
-    return F.coalesce(F.array_join(F.sort_array(pairs), ", "), F.lit(""))
+def _text(word: Sql, names: Iterable[str]) -> Column:
+    """The params whose names are, or are not, of these."""
+    kept = f"map_filter(params, (k, v) -> k {word} ({', '.join(map(literal, names))}))"
+    pairs = f"transform(map_entries({kept}), e -> concat(e.key, '=', e.value))"
+    return F.expr(f"coalesce(array_join(sort_array({pairs}), ', '), '')")

@@ -7,12 +7,12 @@ wire (Figure 7), bytes of heap that will do (Figure 6).
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator
-from functools import reduce
+from collections.abc import Iterable, Iterator
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+from ..rules import Sql, literal
 
 STAGES = ("connect", "subscribe", "receive", "publish")
 OVERALL = "overall"
@@ -39,54 +39,56 @@ def paper(cost: DataFrame) -> DataFrame:
     payload that is received and published; a connect and a subscription have none, and count the
     same for each. overall: all four stages once, where all were measured; of heap the whole client.
     """
-    kind, stage, key = F.col("what"), F.col("stage"), F.regexp_replace("key", ", messages=.*", "")
-    kept = F.lit(False)
-    for each, its in _KEYS.items():
-        stages = (OVERALL,) if each == "heap" else STAGES
-        kept |= (kind == each) & (key == its) & stage.isin(*stages)
-    size = F.when(stage.isin(*_SIZED), F.col("size"))
-    # One figure a cell, whatever the documents hold: a map with a key twice would end the job.
-    rows = cost.where(kept).groupBy(kind, stage, "variant", size.alias("size"))
-    cell = F.struct(_cell(stage, F.col("variant"), F.col("size")), "value")
-    values = (
-        rows.agg(F.max("value").alias("value"))
-        .groupBy("what")
-        .agg(F.map_from_entries(F.collect_list(cell)).alias("of"), F.collect_set("size").alias("s"))
+    key = "regexp_replace(key, ', messages=.*', '')"
+    kept = " OR ".join(
+        f"what = '{what}' AND {key} = '{its}' AND stage IN ({_listed(stages)})"
+        for what, its in _KEYS.items()
+        for stages in [(OVERALL,) if what == "heap" else STAGES]
     )
-    shown = (F.struct(F.lit(n).alias("n"), F.lit(s).alias("s")) for n, s in enumerate(_SHOWN))
-    each_size = values.select("what", "of", F.explode("s").alias("size"))
-    each_stage = each_size.select("*", F.explode(F.array(*shown)).alias("at"))
-    each_pair = each_stage.select("*", F.explode(F.array(*_pairs())).alias("p"))
-    percent = F.round(100 * (F.col("p.more") / F.nullif("p.less", F.lit(0.0)) - 1), 1)
-    found = each_pair.select(
-        "what", "p.comparison", "size", F.col("at.s").alias("stage"), percent.alias("percent"),
-        F.when(kind == "instructions", F.element_at("p.paper", F.col("at.n") + 1)).alias("paper"),
+    sized = f"IF(stage IN ({_listed(_SIZED)}), size, NULL) AS size"
+    # One figure a cell, whatever the documents hold: a map with a key twice would end the job.
+    rows = cost.where(kept).selectExpr("what", "stage", "variant", sized, "value")
+    cells = rows.groupBy("what", "stage", "variant", "size").agg(F.max("value").alias("value"))
+    cell = f"struct({_cell('stage', 'variant', 'size')}, value)"
+    values = cells.groupBy("what").agg(
+        F.expr(f"map_from_entries(collect_list({cell})) AS of"), F.collect_set("size").alias("s")
+    )
+    shown = ", ".join(f"struct({n} AS n, '{stage}' AS s)" for n, stage in enumerate(_SHOWN))
+    each_size = values.selectExpr("what", "of", "explode(s) AS size")
+    each_stage = each_size.selectExpr("*", f"explode(array({shown})) AS at")
+    each_pair = each_stage.selectExpr("*", f"explode(array({', '.join(_pairs())})) AS p")
+    found = each_pair.selectExpr(
+        "what", "p.comparison", "size", "at.s AS stage",
+        "round(100 * (p.more / nullif(p.less, 0D) - 1), 1) AS percent",
+        "IF(what = 'instructions', element_at(p.paper, at.n + 1), NULL) AS paper",
     )  # fmt: skip
-    return found.where("percent is not null")
+    return found.where("percent IS NOT NULL")
 
 
-def _cell(stage: Column, variant: Column, size: Column) -> Column:
-    return F.concat_ws(" ", stage, variant, size)
+def _listed(names: Iterable[str]) -> Sql:
+    return ", ".join(map(literal, names))
 
 
-def _pairs() -> Iterator[Column]:
+def _cell(stage: Sql, variant: Sql, size: Sql) -> Sql:
+    return f"concat_ws(' ', {stage}, {variant}, {size})"
+
+
+def _pairs() -> Iterator[Sql]:
     for name, (more, less) in COMPARED.items():
-        yield F.struct(
-            F.lit(name).alias("comparison"),
-            _value(more).alias("more"),
-            _value(less).alias("less"),
-            F.array(*(F.lit(percent) for percent in PAPER[name])).alias("paper"),
+        paper = ", ".join(f"{percent}D" for percent in PAPER[name])
+        yield (
+            f"struct('{name}' AS comparison, {_value(more)} AS more, {_value(less)} AS less, "
+            f"array({paper}) AS paper)"
         )
 
 
-def _value(variant: str) -> Column:
+def _value(variant: str) -> Sql:
     """What the stage costs this variant; null where something of it was not measured."""
-    who = F.lit(variant)
 
-    def of(stage: str) -> Column:
-        sized = F.col("size") if stage in _SIZED else F.lit(None).cast("bigint")
-        return F.col("of")[_cell(F.lit(stage), who, sized)]
+    def of(stage: str) -> Sql:
+        size = "size" if stage in _SIZED else "CAST(NULL AS bigint)"
+        return f"of[{_cell(literal(stage), literal(variant), size)}]"
 
     parts = [of(stage) for stage in STAGES]
-    whole = F.coalesce(of(OVERALL), reduce(operator.add, parts))
-    return F.element_at(F.array(*parts, whole), F.col("at.n") + 1)
+    whole = f"coalesce({of(OVERALL)}, {' + '.join(parts)})"
+    return f"element_at(array({', '.join(parts)}, {whole}), at.n + 1)"

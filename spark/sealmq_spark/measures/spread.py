@@ -15,6 +15,8 @@ from functools import cache
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from ..rules import Sql
+
 OUTSIDE = 0.025
 """Of the replicates, on each side of the interval."""
 QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
@@ -36,11 +38,12 @@ def spread(values: DataFrame, by: list[str], value: str, *more: Column) -> DataF
     ranked = values.withColumns({_N: F.count(value).over(own), _AT: F.row_number().over(ordered)})
     shown = []
     for name, q in QUANTILES.items():
-        shown.append(F.percentile(value, F.lit(q)).alias(name))
+        shown.append(f"percentile({value}, {q}D) AS {name}")
         for end, outside in (("low", OUTSIDE), ("high", 1 - OUTSIDE)):
-            there = F.col(_AT) == _place(name, outside)
-            shown.append(F.max(F.when(there, F.col(value))).alias(f"{name}_{end}"))
-    return ranked.groupBy(*by).agg(F.max(_N).alias("n"), *shown, *more)
+            there = f"{_AT} = {_place(name, outside)}"
+            shown.append(f"max(IF({there}, {value}, NULL)) AS {name}_{end}")
+    figures = map(F.expr, (f"max({_N}) AS n", *shown))
+    return ranked.groupBy(*by).agg(*figures, *more)
 
 
 @cache
@@ -75,14 +78,14 @@ def _guess(n: int, q: float, outside: float) -> int:
     return math.ceil(n * (p + z * z / (2 * n) + root) / (1 + z * z / n))
 
 
-def _place(name: str, outside: float) -> Column:
+def _place(name: str, outside: float) -> Sql:
     """`place` of the column n."""
-    q, most, n = QUANTILES[name], EXACT[name], F.col(_N)
+    q, most = QUANTILES[name], EXACT[name]
     known = " ".join(str(place(each, q, outside)) for each in range(1, most + 1))
     # One text is one literal of the plan; a list would be a thousand.
-    exact = F.get(F.split(F.lit(known), " ").cast("array<int>"), (n - 1).cast("int"))
+    exact = f"get(CAST(split('{known}', ' ') AS array<int>), CAST({_N} - 1 AS int))"
     z = -_Z if outside < 0.5 else _Z
-    p = (F.ceil(n * q) - 0.5) / n
-    root = z * F.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    beyond = F.ceil(n * (p + z * z / (2 * n) + root) / (1 + z * z / n))
-    return F.when(n <= most, exact).otherwise(beyond)
+    p = f"((ceil({_N} * {q}D) - 0.5D) / {_N})"
+    root = f"({z}D * sqrt({p} * (1 - {p}) / {_N} + {z * z}D / (4 * {_N} * {_N})))"
+    beyond = f"ceil({_N} * ({p} + {z * z}D / (2 * {_N}) + {root}) / (1 + {z * z}D / {_N}))"
+    return f"IF({_N} <= {most}, {exact}, {beyond})"
