@@ -64,10 +64,12 @@ _KEEP_S = 5.0
 
 
 class _Far:
-    """A peer that is no neighbour. number: of the keys that were sent last; due: when next."""
+    """A peer that is no neighbour. number: of the keys that were sent last; due: when next. asks:
+    its keys have not come since what crosses was last changed here, and it does not know of that.
+    """
 
     def __init__(self, peer: Peer) -> None:
-        self.peer = peer
+        self.peer, self.asks = peer, bool(peer.imports)
         self.to = bytes.fromhex(peer.fingerprint)
         self.number, self.due, self.wait, self.said = 0, 0.0, _FAR_S[0], "asking who it is"
 
@@ -371,21 +373,28 @@ class Bridge:
             if label in one.peer.exports:
                 await self._send_far(one)
 
-    async def _send_far(self, one: _Far) -> None:
+    async def _send_far(self, one: _Far, answers: bool = False) -> None:
+        """Keys, if it is known, and as long as its own are missing a question for these. answers:
+        it has just asked itself: two sites that ask each other would never end.
+        """
         if not self.judge.relays:
             one.said = "no policy family of this site judges between sites"
             one.due = time.monotonic() + _FAR_S[1]
             return
         der = self.spool.certificates().get(one.peer.name)
-        what, body = far.HELLO, b""
-        if der is not None and peerkeys.read(der).fingerprint == one.peer.fingerprint:
-            what, body = far.KEYS, await self._kg.peer_give(one.peer.name, der)
-        self._number += 1
-        if what == far.KEYS:
-            one.number = self._number
-        self._spread(far.pack(self.own, one.to, self._number, what, body))
+        known = der is not None and peerkeys.read(der).fingerprint == one.peer.fingerprint
+        if der is not None and known:
+            one.number = self._tell(one, far.KEYS, await self._kg.peer_give(one.peer.name, der))
+        if not known or (one.asks and not answers):
+            self._tell(one, far.HELLO)
         one.due = time.monotonic() + one.wait
         one.wait = min(2 * one.wait, _FAR_S[1])
+
+    def _tell(self, one: _Far, what: int, body: bytes = b"") -> int:
+        """The packet's number."""
+        self._number += 1
+        self._spread(far.pack(self.own, one.to, self._number, what, body))
+        return self._number
 
     def _spread(self, raw: bytes, but: str = "") -> None:
         for name, neighbour in self._neighbours.items():
@@ -415,18 +424,19 @@ class Bridge:
             return
         if packet.what == far.HELLO:
             one.again()
-            await self._send_far(one)
+            await self._send_far(one, answers=True)
         elif packet.what == far.KEYS:
             try:
                 await self.keys_of(one.peer.name, shown.der, packet.body)
             except KgError as error:
                 one.said = str(error)
                 return
-            self._number += 1
-            said = packet.number.to_bytes(8, "big")
-            self._spread(far.pack(self.own, one.to, self._number, far.TAKEN, said))
+            one.asks = False
+            self._tell(one, far.TAKEN, packet.number.to_bytes(8, "big"))
         elif packet.what == far.TAKEN and int.from_bytes(packet.body[:8], "big") == one.number:
-            one.due, one.said = time.monotonic() + _FAR_TAKEN_S, "its keys are there"
+            one.said = "its keys are there"
+            if not one.asks:
+                one.due = time.monotonic() + _FAR_TAKEN_S
 
     # --- what it tells ---
 

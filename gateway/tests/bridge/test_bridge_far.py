@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,10 +18,11 @@ from sealmq.bridge.crossing import HOPS
 from sealmq.bridge.far import Relay
 from sealmq.bridge.line import ANSWER, FAR, MESSAGE, RECORD, LineLost
 from sealmq.bridge.neighbour import AHEAD, BURST, EACH, INFLIGHT, RATE, Budget, Neighbour
+from sealmq.bridge.process import Bridge, _Far
 from sealmq.bridge.spool import Message, Spool
 from sealmq.bridge.traffic import Handed
 from sealmq.families.api import FamilyConfigError
-from sealmq.kglink import KgUnavailable
+from sealmq.kglink import KgBad, KgUnavailable
 from sealmq.site.model import Peer
 from sealmq_spec.errors import Malformed, SealError, Unauthentic
 
@@ -93,6 +95,85 @@ def test_a_packet_ends_after_so_many_sites_and_at_home() -> None:
         with pytest.raises(Malformed):
             relay().take(bytes((hops,)) + packet()[1:])
     assert relay(B1).take(packet()) == (None, b"")
+
+
+# Of two runs of one site no packet is like another one.
+_BEGUN = itertools.count(1, 1000)
+
+
+class Behind(Bridge):
+    """What a bridge has for a peer that is no neighbour, which another one's packets reach."""
+
+    def __init__(self, mine: Any, peer: Any, imports: tuple[str, ...], takes: bool = True) -> None:
+        self.own, self.sent = mine[0], list[bytes]()
+        self._number = next(_BEGUN)
+        self.one = _Far(Peer("peer", peer[1].fingerprint, far=True, imports=imports))
+        self._far = {"peer": self.one}
+        self._relay = Relay(fingerprint(mine), lambda site, public: True)
+        self._neighbours: Any = {"between": self}
+        self.judge: Any = self
+        self.spool: Any = self
+        self._kg: Any = self
+        self.relays, self.takes, self.keys = True, takes, 0
+        self._der = peer[0].der
+
+    def certificates(self) -> dict[str, bytes]:
+        return {"peer": self._der}
+
+    def pass_on(self, raw: bytes) -> None:
+        self.sent.append(raw)
+
+    async def peer_give(self, name: str, der: bytes) -> bytes:
+        return b"sealed"
+
+    async def keys_of(self, name: str, der: bytes, packet: bytes) -> None:
+        self.keys += 1
+        if not self.takes:
+            raise KgBad("no")
+
+    def _known(self, name: str, der: bytes) -> None: ...
+
+
+async def settled(*sites: Behind) -> int:
+    """Hands packets over until there are none; how many there were."""
+    count = 0
+    while any(site.sent for site in sites):
+        for here, there in (sites, reversed(sites)):
+            while here.sent:
+                count += 1
+                assert count < 100
+                await there.far("between", here.sent.pop(0))
+    return count
+
+
+@pytest.mark.parametrize("b1_imports", [(), ("warmth@b6",)])
+def test_who_imports_a_label_later_asks_for_its_keys(b1_imports: tuple[str, ...]) -> None:
+    async def scene() -> None:
+        b1, b6 = Behind(B1, B6, b1_imports), Behind(B6, B1, ())
+        for site in (b1, b6):
+            await site._send_far(site.one)
+        await settled(b1, b6)
+        assert b1.one.said == b6.one.said == "its keys are there"
+        before, due = b1.keys, b1.one.due
+        b6 = Behind(B6, B1, ("heat@b1",))  # begun anew, as a policy has changed there
+        await b6._send_far(b6.one)
+        await settled(b1, b6)
+        assert (b6.keys, b6.one.asks) == (1, False)
+        assert b1.keys > before
+        assert b1.one.due >= due, "nothing is left to say"
+
+    asyncio.run(scene())
+
+
+def test_two_that_ask_and_cannot_take_each_others_keys_come_to_an_end() -> None:
+    async def scene() -> None:
+        sites = [Behind(*of, ("x@y",), takes=False) for of in ((B1, B6), (B6, B1))]
+        for site in sites:
+            await site._send_far(site.one)
+        assert await settled(*sites) < 10
+        assert all(site.one.asks for site in sites), "and it is tried again"
+
+    asyncio.run(scene())
 
 
 def test_a_budget_lets_so_much_pass_and_more_with_time() -> None:
