@@ -31,6 +31,7 @@ from .rules import (
     Sql,
     column,
     described,
+    listed,
     literal,
     plain,
     rule,
@@ -206,8 +207,7 @@ class Contract:
             shape = whole(shape_of("value"), written(one))
             alike.setdefault(f"{plain}{shape} AND {rule(one, value)}", []).append(each)
         whens = " ".join(
-            f"WHEN name IN ({', '.join(map(literal, names))}) THEN {kept}"
-            for kept, names in alike.items()
+            f"WHEN name IN ({listed(names)}) THEN {kept}" for kept, names in alike.items()
         )
         return f"coalesce(CASE {whens} ELSE true END, false)"
 

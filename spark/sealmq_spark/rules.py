@@ -108,7 +108,7 @@ def rule(schema: Schema, value: Sql) -> Sql:
     """
     field(schema)
     if "const" in schema or "enum" in schema:
-        return f"{value} IN ({', '.join(map(literal, _values(schema)))})"
+        return f"{value} IN ({listed(_values(schema))})"
     match schema["type"]:
         case "string":
             return _text(schema, value)
@@ -162,9 +162,14 @@ def literal(value: str | int) -> Sql:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def listed(values: Iterable[str | int]) -> Sql:
+    """These texts and numbers as SQL has them in brackets."""
+    return ", ".join(map(literal, values))
+
+
 def texts(values: Iterable[str]) -> Sql:
     """These texts as an array in SQL."""
-    return f"CAST(array({', '.join(map(literal, values))}) AS array<string>)"
+    return f"CAST(array({listed(values)}) AS array<string>)"
 
 
 def _dense(value: str | int) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ..rules import Sql, literal
+from ..rules import Sql, listed
 from .columns import hour, text, total
 
 COUNTED = {
@@ -126,7 +126,7 @@ def _question() -> Sql:
 
 
 def _is_one(events: Iterable[str]) -> Sql:
-    return f"event IN ({', '.join(map(literal, events))})"
+    return f"event IN ({listed(events)})"
 
 
 def by_rule(decided: DataFrame) -> DataFrame:

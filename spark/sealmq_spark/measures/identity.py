@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..contracts import load
-from ..rules import Sql, literal
+from ..rules import Sql, listed
 from .columns import LAST_MS, instant_of
 
 WHAT = ["measure", "variant", "size", "unit"]
@@ -61,6 +61,6 @@ def turn() -> Column:
 
 def _text(word: Sql, names: Iterable[str]) -> Column:
     """The params whose names are, or are not, of these."""
-    kept = f"map_filter(params, (k, v) -> k {word} ({', '.join(map(literal, names))}))"
+    kept = f"map_filter(params, (k, v) -> k {word} ({listed(names)}))"
     pairs = f"transform(map_entries({kept}), e -> concat(e.key, '=', e.value))"
     return F.expr(f"coalesce(array_join(sort_array({pairs}), ', '), '')")

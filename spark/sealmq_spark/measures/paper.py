@@ -7,12 +7,12 @@ wire (Figure 7), bytes of heap that will do (Figure 6).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ..rules import Sql, literal
+from ..rules import Sql, listed, literal
 
 STAGES = ("connect", "subscribe", "receive", "publish")
 OVERALL = "overall"
@@ -41,11 +41,11 @@ def paper(cost: DataFrame) -> DataFrame:
     """
     key = "regexp_replace(key, ', messages=.*', '')"
     kept = " OR ".join(
-        f"what = '{what}' AND {key} = '{its}' AND stage IN ({_listed(stages)})"
+        f"what = '{what}' AND {key} = '{its}' AND stage IN ({listed(stages)})"
         for what, its in _KEYS.items()
         for stages in [(OVERALL,) if what == "heap" else STAGES]
     )
-    sized = f"IF(stage IN ({_listed(_SIZED)}), size, NULL) AS size"
+    sized = f"IF(stage IN ({listed(_SIZED)}), size, NULL) AS size"
     # One figure a cell, whatever the documents hold: a map with a key twice would end the job.
     rows = cost.where(kept).selectExpr("what", "stage", "variant", sized, "value")
     cells = rows.groupBy("what", "stage", "variant", "size").agg(F.max("value").alias("value"))
@@ -63,10 +63,6 @@ def paper(cost: DataFrame) -> DataFrame:
         "IF(what = 'instructions', element_at(p.paper, at.n + 1), NULL) AS paper",
     )  # fmt: skip
     return found.where("percent IS NOT NULL")
-
-
-def _listed(names: Iterable[str]) -> Sql:
-    return ", ".join(map(literal, names))
 
 
 def _cell(stage: Sql, variant: Sql, size: Sql) -> Sql:
