@@ -124,7 +124,10 @@ class Bench:
             finally:
                 _end(process)
         if process.returncode:
-            raise BenchError(f"{lines} lines: {(scratch / 'stderr').read_text()[-800:]}")
+            # Without the frames of Java's stack, of which there may be hundreds.
+            said_last = (scratch / "stderr").read_text(errors="replace").splitlines()
+            words = [line for line in said_last if not line.startswith("\t")]
+            raise BenchError(f"{lines} lines: {' | '.join(words[-12:])[-2000:]}")
         found: dict[str, Any] = json.loads((scratch / "stdout").read_text())
         for old in gone:
             shutil.rmtree(old, ignore_errors=True)
