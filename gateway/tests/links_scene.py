@@ -212,7 +212,7 @@ def played(
     wait_s: float = WAIT_S,
     loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> None:
-    """Runs it, not for ever. loop: asyncio's own, or OwnTime."""
+    """Run a story, for wait_s seconds at most. loop: what makes its event loop (None: asyncio)."""
 
     async def run() -> None:
         async with asyncio.timeout(wait_s):

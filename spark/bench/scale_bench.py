@@ -125,8 +125,8 @@ class Bench:
                 _end(process)
         if process.returncode:
             # Without the frames of Java's stack, of which there may be hundreds.
-            said_last = (scratch / "stderr").read_text(errors="replace").splitlines()
-            words = [line for line in said_last if not line.startswith("\t")]
+            printed = (scratch / "stderr").read_text(errors="replace").splitlines()
+            words = [line for line in printed if not line.startswith("\t")]
             raise BenchError(f"{lines} lines: {' | '.join(words[-12:])[-2000:]}")
         found: dict[str, Any] = json.loads((scratch / "stdout").read_text())
         for old in gone:

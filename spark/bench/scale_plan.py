@@ -9,8 +9,8 @@ from pathlib import Path
 SMALLEST, LARGEST = 1_000_000, 16_000_000
 SIZES = 5
 LOG_BYTES, OUT_BYTES = 310, 200
-"""Upper bounds of what a line takes: in the logs, and in a report (53 or less) and what Spark
-spills."""
+"""Upper bounds of the bytes that a line takes: in the logs; in the report (at most 53 measured)
+together with what Spark spills."""
 START_S = 60.0
 """About what a report takes of which every line is free."""
 _GENERATED_S = 8e-6

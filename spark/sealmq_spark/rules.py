@@ -163,7 +163,7 @@ def literal(value: str | int) -> Sql:
 
 
 def listed(values: Iterable[str | int]) -> Sql:
-    """These texts and numbers as SQL has them in brackets."""
+    """These texts and numbers with commas between them, as they stand after IN."""
     return ", ".join(map(literal, values))
 
 

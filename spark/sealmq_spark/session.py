@@ -46,7 +46,7 @@ _ASKED = (
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
 )
-# List.of has a form for each number of elements, up to this.
+# Java's List.of takes up to ten elements without an array.
 _AT_ONCE = 10
 WRITERS = 8
 """Files that a task has open at once: each holds a part of what it has to write in memory."""
@@ -171,7 +171,7 @@ class _Asked(JavaClass):  # type: ignore[misc]
 
 
 class _Lists:
-    """Lists become Java's ten elements at a time: each call takes a moment on both sides."""
+    """Makes Java's list of ours with one call for ten elements. py4j makes a call for each."""
 
     def __init__(self, client: GatewayClient) -> None:
         self._of = _Asked("java.util.List", client).of

@@ -326,7 +326,7 @@ def _json(*names: str) -> Sql:
 
 
 def _row(frame: DataFrame, names: Sequence[str]) -> Sql:
-    """What is no number is null: JSON has no such numbers."""
+    """A struct of these columns. Infinite and NaN become null: JSON does not have them."""
     kinds = {field.name: field.dataType for field in frame.schema}
     return f"struct({', '.join(_plain(name, kinds[name]) for name in names)})"
 

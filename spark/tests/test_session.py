@@ -26,7 +26,7 @@ def test_lists_in_lists_do_too(spark: SparkSession) -> None:
 
 
 def test_a_select_of_many_columns_has_them_in_their_order(spark: SparkSession) -> None:
-    """One of each kind of call: names, Columns, literals."""
+    """Each kind of list that a call may get: names, Columns, literals."""
     names = [f"c{n}" for n in range(33)]
     frame = spark.range(1).select(*(F.lit(n).alias(name) for n, name in enumerate(names)))
     assert frame.select(*reversed(names)).columns == names[::-1]

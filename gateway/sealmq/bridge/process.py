@@ -65,7 +65,7 @@ _KEEP_S = 5.0
 
 class _Far:
     """A peer that is no neighbour. number: of the keys that were sent last; due: when next. asks:
-    its keys have not come since what crosses was last changed here, and it does not know of that.
+    labels are imported of it, and none of its keys have come in this run.
     """
 
     def __init__(self, peer: Peer) -> None:
@@ -374,24 +374,25 @@ class Bridge:
                 await self._send_far(one)
 
     async def _send_far(self, one: _Far, answers: bool = False) -> None:
-        """Keys, if it is known, and as long as its own are missing a question for these. answers:
-        it has just asked itself: two sites that ask each other would never end.
+        """Send our keys if its certificate is known, and ask for its keys until they have come.
+        answers: it has just asked. It is not asked back, or two sites would go on for ever.
         """
         if not self.judge.relays:
             one.said = "no policy family of this site judges between sites"
             one.due = time.monotonic() + _FAR_S[1]
             return
         der = self.spool.certificates().get(one.peer.name)
-        known = der is not None and peerkeys.read(der).fingerprint == one.peer.fingerprint
-        if der is not None and known:
-            one.number = self._tell(one, far.KEYS, await self._kg.peer_give(one.peer.name, der))
-        if not known or (one.asks and not answers):
+        if der is None or peerkeys.read(der).fingerprint != one.peer.fingerprint:
             self._tell(one, far.HELLO)
+        else:
+            one.number = self._tell(one, far.KEYS, await self._kg.peer_give(one.peer.name, der))
+            if one.asks and not answers:
+                self._tell(one, far.HELLO)
         one.due = time.monotonic() + one.wait
         one.wait = min(2 * one.wait, _FAR_S[1])
 
     def _tell(self, one: _Far, what: int, body: bytes = b"") -> int:
-        """The packet's number."""
+        """Send it a packet, by way of all neighbours. Returns the packet's number."""
         self._number += 1
         self._spread(far.pack(self.own, one.to, self._number, what, body))
         return self._number

@@ -97,12 +97,12 @@ def test_a_packet_ends_after_so_many_sites_and_at_home() -> None:
     assert relay(B1).take(packet()) == (None, b"")
 
 
-# Of two runs of one site no packet is like another one.
+# Each run of a site numbers its packets from another number on, so no two packets are equal.
 _BEGUN = itertools.count(1, 1000)
 
 
 class Behind(Bridge):
-    """What a bridge has for a peer that is no neighbour, which another one's packets reach."""
+    """The part of a bridge that deals with a peer that is no neighbour. What it sends is kept."""
 
     def __init__(self, mine: Any, peer: Any, imports: tuple[str, ...], takes: bool = True) -> None:
         self.own, self.sent = mine[0], list[bytes]()
@@ -135,7 +135,7 @@ class Behind(Bridge):
 
 
 async def settled(*sites: Behind) -> int:
-    """Hands packets over until there are none; how many there were."""
+    """Hand over packets until none is left. Returns how many there were."""
     count = 0
     while any(site.sent for site in sites):
         for here, there in (sites, reversed(sites)):
