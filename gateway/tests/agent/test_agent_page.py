@@ -28,7 +28,7 @@ def test_the_page_as_it_stands(tmp_path: Path) -> None:
     printed = out.splitlines()
     said = (tmp_path / "agent.log").read_text() if (tmp_path / "agent.log").exists() else ""
     for line in wanted:
-        pattern = re.escape(line).replace("sealmq\\-age:0", r"sealmq\-age:\d")
+        pattern = re.escape(line).replace("sealmq\\-age:0", r"sealmq\-age:\d+")
         assert any(re.fullmatch(pattern, one) for one in printed), (line, out, said)
     assert "command_topic" not in out
 
