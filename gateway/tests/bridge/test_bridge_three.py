@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from bridge.graph import Graph, hearing, publish
-from bridge.joined import LIFE, client, standing
+from bridge.joined import LIFE, Joined, client, standing
+from bridge.pair import written
 from run.sites import command, sealmq, until
 
 GATEWAY = Path(__file__).parents[2]
@@ -156,6 +157,48 @@ def test_what_a_reader_says_reaches_the_bridge_by_the_mediator(row: Graph) -> No
     until(lambda: b3.asked("show")["votes"] == {"good": 2, "bad": 0}, "both to count")
     assert "2 good, 0 bad" in command("trust", "show", str(b3.root))
     assert "panel" in command("trust", "report", str(b3.root))
+
+
+def test_a_label_that_is_imported_after_its_keys_were_given_has_them_at_once(row: Graph) -> None:
+    """No line begins anew for it, no key of b1's is new, and b1 sends its keys before its first
+    message under the label alone."""
+    b1, b3 = (row.sites[name] for name in ("b1", "b3"))
+
+    async def published(text: str) -> None:
+        async with client(b1, "mill") as mill:
+            await mill.publish(f"boiler/{text}", text, qos=1, life=LIFE)
+
+    token = '\n[families.trust.tokens.mill]\npublish = ["boiler/#"]\n'
+    written(b1, "plant = []", 'mill = { label = "plant" }', token)
+    begun = len(b1.events("bridge-up"))
+    _far(b1, b3, "--export", "heat", "--export", "plant")
+    until(lambda: len(b1.events("bridge-up")) > begun, "b1's bridge to go by it")
+    row.joined()
+    asyncio.run(published("early"))
+    lines = (b1, "b2"), (row.sites["b2"], "b3")
+    until(lambda: all(at.waiting(to) == 0 for at, to in lines), "b3 to have taken it")
+
+    _far(b3, b1, "--import", "heat", "--import", "plant")
+    path = b3.root / "sealmq.toml"
+    path.write_text(path.read_text().replace('["heat@b1"]', '["heat@b1", "plant@b1"]'))
+    command("reload", str(b3.root))
+    row.joined()
+
+    async def scene() -> None:
+        async with hearing(row) as heard:
+            await published("late")
+            assert await heard.until(lambda texts: texts != []) == ["late"]
+            assert heard.messages[0].label == "plant@b1"
+
+    asyncio.run(scene())
+    assert row.dropped() == set()
+
+
+def _far(site: Joined, other: Joined, *words: str) -> None:
+    theirs = command("peer", "fingerprint", str(other.root)).strip()
+    command(
+        "peer", "add", str(site.root), other.root.name, "--far", "--fingerprint", theirs, *words
+    )
 
 
 def test_who_was_taken_out_and_kept_everything_reads_nothing_new_though_it_is_handed_on(
