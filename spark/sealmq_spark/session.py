@@ -136,6 +136,10 @@ def _settings(
     # Kinds of lines and days are few: rows go to their files as they come, and are not put in
     # order before. Of more days than that the rest is.
     yield "spark.sql.maxConcurrentOutputFileWriters", str(WRITERS)
+    # A window keeps so many rows of a client in memory of its own. For more it asks Spark, and a
+    # sort that reads from it may have taken all there is, and gives none back: the job would end.
+    # Of hours these are seven years.
+    yield "spark.sql.windowExec.buffer.in.memory.threshold", "65536"
     # Hadoop has a mask of its own (022) for what it makes; the process's shall hold.
     mask = os.umask(0o077)
     os.umask(mask)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -198,3 +201,28 @@ def history(rng: random.Random, first: int, end: int) -> Counts:
         if count > 0 and n not in silence and not (nights and n % 24 > 15):
             counts[n] = count
     return counts
+
+
+LONG = """
+import sys
+from pathlib import Path
+from sealmq_spark.measures.changed import changed
+from sealmq_spark.session import end, session
+
+spark = session(scratch=Path(sys.argv[1]), memory="512m")
+hour = "timestamp_seconds(3600 * (450000 + id % 4800)) AS hour"
+per = spark.range(500 * 4800).where("id div 4800 % 20 = 0 OR id % 4800 < 1500")
+who, what = "concat('c', id div 4800) AS client", "1D + id % 7 AS published"
+per = per.selectExpr("'s' AS site", who, hour, what, "1D AS delivered", "0D AS refused")
+hourly = spark.range(4800).selectExpr("'s' AS site", hour, "true AS recorded", "false AS started")
+print(changed(per, hourly).count())
+end(spark)
+"""
+
+
+def test_clients_of_many_hours_need_no_memory_that_a_sort_has_taken(tmp_path: Path) -> None:
+    """A few of 200 days among many of 60, who then fall silent in two measures, in half of the
+    memory that a report has."""
+    words = [sys.executable, "-c", LONG, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1:] == ["950"], done.stderr[:2000]

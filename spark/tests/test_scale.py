@@ -127,6 +127,9 @@ def test_sizes_grow_with_the_time_and_stop_at_the_disk(tmp_path: Path) -> None:
     assert len(set(hour)) == len(set(day)) == 5
     assert hour[0] == day[0] == scale_plan.SMALLEST
     assert hour[-1] < day[-1] == scale_plan.LARGEST
+    assert scale_plan.apart([1, 2, 3, 4, 5]) == [1, 3, 5]
+    assert scale_plan.apart([10**6, 3 * 10**6, 10**7, 10**8]) == [10**6, 3 * 10**6, 10**7]
+    assert scale_plan.apart([10**8, 10**9]) == [10**8]
     with pytest.raises(scale_plan.BenchError, match="too little"):
         scale_plan.planned(4e-5, 60, 2)
     scale_plan.room(tmp_path, [10_000])
