@@ -104,7 +104,8 @@ def image(made: Path) -> None:
 def runs() -> None:
     """Its command in front of a site: a message is acknowledged."""
     sys.path.insert(0, str(ROOT / "hil_tests/tests"))
-    from running_site import Site, free_port, until
+    from free_ports import free_port
+    from running_site import Site, until
 
     with tempfile.TemporaryDirectory(prefix="sealmq-addon-") as text:
         folder, port = Path(text), free_port()

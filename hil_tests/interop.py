@@ -100,7 +100,8 @@ def played(folder: Path, suite: str, port: int, only: list[str]) -> dict[str, st
 def run(folder: Path, only: list[str]) -> dict[str, dict[str, str]]:
     """All suites, each in front of a site and an agent of its own."""
     sys.path.insert(0, str(ROOT / "hil_tests/tests"))
-    from running_site import SEALMQ, Site, free_port, publish, until
+    from free_ports import free_port
+    from running_site import SEALMQ, Site, publish, until
 
     found = {}
     for version, suite in SUITES.items():

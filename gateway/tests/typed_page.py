@@ -1,19 +1,12 @@
-"""What a page has people type, in one shell; and a port for it."""
+"""What a page has people type, in one shell."""
 
 from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
-
-
-def free_port() -> int:
-    """On the loopback; nobody has it now."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def console(page: Path) -> tuple[str, list[str]]:

@@ -12,7 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from running_site import SEALMQ, Site, free_port, sealmq, until
+from free_ports import free_port
+from running_site import SEALMQ, Site, sealmq, until
 
 from .shim import Shim
 

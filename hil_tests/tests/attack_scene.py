@@ -19,7 +19,8 @@ from sealmq_spec.errors import Replay, SealError
 from sealmq_spec.reader import Reader
 from sealmq_spec.tlv import EMPTY
 
-from running_site import Site, free_port, until
+from free_ports import free_port
+from running_site import Site, until
 from wire import CONTROL, Cipher, RawClient, Wire, connect, mono, packet, publish, text
 
 TOPIC = b"machine/1/temperature"

@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from running_site import free_port, until
+from free_ports import free_port
+from running_site import until
 from wire import packet, publish, split
 
 # How identifiers of shared links end; what those of links for retained messages contain; the topic

@@ -18,7 +18,7 @@ from sealmq_spec.control import open_down, seal_down
 from sealmq_spec.identity import Identity
 from sealmq_spec.keys import link_key
 
-from running_site import free_port
+from free_ports import free_port
 from wire import Cipher, packet, publish, split
 
 # What a hook gets and gives: packets as (first byte, body).

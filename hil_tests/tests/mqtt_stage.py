@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from free_ports import free_port
 from mqtt_peers import PATIENCE_S, Keeper, Peer, Plain, Sealed, Will, provisioned
-from running_site import Site, free_port, until
+from running_site import Site, until
 from wire import RawClient, Wire
 
 KEEPER = "keeper"

@@ -27,7 +27,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from running_site import ROOT, SEALMQ, Site, free_port, until
+from free_ports import free_port
+from running_site import ROOT, SEALMQ, Site, until
 
 PASSWORD = "a-password-of-the-tests"
 

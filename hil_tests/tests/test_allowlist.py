@@ -127,7 +127,7 @@ def test_clients_of_this_host(ruled: Site, tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "no rule lets this client publish there" in done.stderr
     assert "hint: [[families.allowlist.rule]] of sealmq.toml" in done.stderr
-    done = sealmq("sub", ruled.path, "--client", SENSOR, "-t", TEMP, "-W", 1)
+    done = sealmq("sub", ruled.path, "--client", SENSOR, "-t", TEMP, "-W", 10)
     assert done.returncode != 0
     assert "no rule lets this client read any of it" in done.stderr
     assert "Traceback" not in done.stderr

@@ -85,8 +85,9 @@ def test_a_right_begins_and_ends_by_the_file(paid: Site) -> None:
         contracts.sign("two")
         until("two's right to begin", lambda: may(second))
         until("one's right to end", lambda: not may(first))
-        contracts.sign("one", "two", seconds=3)
+        contracts.sign("one", "two")
         until("one's right to begin", lambda: may(first))
+        contracts.sign("one", "two", seconds=3)
         until("one's right to end with its validity", lambda: not may(first))
         until("two's as well", lambda: not may(second))
 

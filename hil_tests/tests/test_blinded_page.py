@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from free_ports import free_port
 from pages import samples
-from running_site import ROOT, Site, free_port, ran, sealmq, until
+from running_site import ROOT, Site, ran, sealmq, until
 from sealmq_hil.line import Line
 from test_board_life import WIFI, virtual
 from test_owners_page import typed

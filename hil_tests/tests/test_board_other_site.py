@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from running_site import free_port, sealmq, until
+from free_ports import free_port
+from running_site import sealmq, until
 from test_board_life import WIFI, Board, virtual
 
 SENT = "machine/1/temperature"

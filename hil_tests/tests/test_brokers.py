@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from running_site import Site, free_port, program, sealmq, until
+from free_ports import free_port
+from running_site import Site, program, sealmq, until
 
 TOPIC = "machine/1/temperature"
 PUB = ("--client", "m1-temp-sensor", "-t", TOPIC)

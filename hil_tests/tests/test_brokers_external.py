@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from running_site import Site, free_port, sealmq, until
+from free_ports import free_port
+from running_site import Site, sealmq, until
 from wire import connect, packet, publish, text
 
 TOPIC = "machine/1/temperature"

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from running_site import Site, free_port, micropython
+from free_ports import free_port
+from running_site import Site, micropython
 
 SCRIPT = Path(__file__).with_name("told_device.py")
 

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from evil_path import EvilPath
-from running_site import Site, free_port, sealmq
+from free_ports import free_port
+from running_site import Site, sealmq
 
 AT_BROKER = {
     "broker: without credentials",

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from running_site import ROOT, free_port
+from free_ports import free_port
+from running_site import ROOT
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 TOPIC = "machine/1/temperature"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from running_site import ROOT, Site, free_port, micropython, until
+from free_ports import free_port
+from running_site import ROOT, Site, micropython, until
 from test_board_life import ARCH, NAME, TOPIC, WIFI, Board, reading, virtual
 from test_mdns import HERE, MESSAGE, found, liar
 

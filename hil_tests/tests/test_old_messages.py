@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from devices import device
-from running_site import Site, free_port, until
+from free_ports import free_port
+from running_site import Site, until
 from wire import RawClient, publish, text
 
 TOPIC = b"machine/1/temperature"

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 import sealmq_forks
+from free_ports import free_port
 from pages import samples
-from running_site import ROOT, SEALMQ, Site, free_port, ran, sealmq, until
+from running_site import ROOT, SEALMQ, Site, ran, sealmq, until
 from sealmq_hil.line import Line
 from test_board_life import WIFI, virtual
 from test_samples import PATIENCE_S, provisioned

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import sealmq_forks
-from running_site import Site, free_port, program, sealmq, until
+from free_ports import free_port
+from running_site import Site, program, sealmq, until
 
 TOPIC = "machine/1/temperature"
 PROGRAM_S = 60
@@ -144,7 +145,7 @@ def messages(side: Side, *flags: str) -> tuple[int, bytes]:
 
 
 def nothing(side: Side, *flags: str) -> tuple[int, bytes]:
-    process = side.start_sub("-t", "machine/1/silence", "-W", "1", *flags)
+    process = side.start_sub("-t", "machine/1/silence", "-W", "4", *flags)
     out, _ = process.communicate(timeout=PROGRAM_S)
     return process.returncode, out
 
@@ -162,7 +163,7 @@ def retained(side: Side, *flags: str) -> tuple[int, bytes]:
     process = side.start_sub("-t", TOPIC, "-C", "1", "-W", "5", *flags)
     out, _ = process.communicate(timeout=PROGRAM_S)
     assert side.pub("-t", TOPIC, "-n", "-r", "-q", "1") == 0
-    later = side.start_sub("-t", TOPIC, "-C", "1", "-W", "1")
+    later = side.start_sub("-t", TOPIC, "-C", "1", "-W", "4")
     assert later.communicate(timeout=PROGRAM_S)[0] == b""
     return process.returncode + 100 * later.returncode, out
 
@@ -218,7 +219,7 @@ def test_retained_and_removed(sides: tuple[Ours, Theirs]) -> None:
 
 
 def test_without_retained(sides: tuple[Ours, Theirs]) -> None:
-    assert both(sides, "retained", "-R", "-W", "1") == (2727, b"")
+    assert both(sides, "retained", "-R", "-W", "4") == (2727, b"")
 
 
 @pytest.mark.parametrize(

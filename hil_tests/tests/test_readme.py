@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from running_site import ROOT, Site, free_port, sealmq
+from free_ports import free_port
+from running_site import ROOT, Site, sealmq
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -17,8 +17,9 @@ import pyrage
 import pytest
 
 import sealmq_forks
+from free_ports import free_port
 from pages import samples
-from running_site import ROOT, SEALMQ, Site, free_port, sealmq
+from running_site import ROOT, SEALMQ, Site, sealmq
 from test_board_life import WIFI, virtual
 
 CONSOLE = samples("console")

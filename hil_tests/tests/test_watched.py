@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from faults.shim import Shim
-from running_site import SEALMQ, Site, free_port, ran, sealmq, until
+from free_ports import free_port
+from running_site import SEALMQ, Site, ran, sealmq, until
 from test_attacks_full_disk import Disk, disk
 
 __all__ = ["disk"]

@@ -15,6 +15,7 @@ import pytest
 import websockets
 from websockets.exceptions import ConnectionClosed
 
+from free_ports import free_port
 from sealmq import loops
 from sealmq.agent import doors as module
 from sealmq.agent.account import SEATS
@@ -28,7 +29,6 @@ from sealmq.client import Refused
 from sealmq.mqtt import build
 from sealmq.mqtt import five as v5
 from sealmq_spec.errors import Denied
-from typed_page import free_port
 
 
 class Doors:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from typed_page import console, free_port, typed
+from free_ports import free_port
+from typed_page import console, typed
 
 PAGE = Path(__file__).parents[2] / "AGENT.md"
 INTEROP = Path(__file__).parents[3] / "hil_tests/interop.json"

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from bridge.joined import LIFE, Heard, Joined, client
+from free_ports import free_port
 from run.sites import command, until
-from typed_page import free_port
 
 Link = tuple[str, str]
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bridge.joined import Joined
+from free_ports import free_port
 from run.sites import Site, sealmq, until
-from typed_page import free_port
 
 Pair = dict[str, Joined]
 

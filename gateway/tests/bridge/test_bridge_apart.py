@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from free_ports import free_port
 from run.sites import FAKES
 from sealmq.run.errors import BadUsers
 from sealmq.run.users import create
-from typed_page import free_port
 
 pytestmark = pytest.mark.full
 

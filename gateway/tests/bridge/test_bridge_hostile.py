@@ -19,6 +19,7 @@ import pytest
 from bridge.crossing_world import m1
 from bridge.joined import Joined
 from bridge.test_bridge_parts import own
+from free_ports import free_port
 from run.sites import command
 from sealmq.bridge import crossing
 from sealmq.bridge.crossing import Crossing
@@ -39,7 +40,6 @@ from sealmq.families.trust.gossip import Said, signed_ratings
 from sealmq.families.trust.sites import Introduction, signed_introduction
 from sealmq.families.trust.tokens import Token, announcement, read_announcement, signed_text
 from sealmq.site.model import Peer
-from typed_page import free_port
 
 SITES = {name: own(seed, name) for seed, name in enumerate(("b1", "h", "m", "e", "x"), 1)}
 NOW = time.time_ns() // 1_000_000

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from typed_page import console, free_port, typed
+from free_ports import free_port
+from typed_page import console, typed
 
 PAGE = Path(__file__).parents[2] / "BRIDGE.md"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import socket
 import sqlite3
 import ssl
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from free_ports import free_port
 from sealmq import peerkeys
 from sealmq.bridge import crossing
 from sealmq.bridge.crossing import Crossing
@@ -237,11 +237,6 @@ def test_what_the_judge_keeps_is_what_it_said_last_and_no_more_is_written(tmp_pa
 # --- the line ---
 
 
-def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
 @asynccontextmanager
 async def waiting(at: int, peer: peerkeys.Shown = SOUTH[1]) -> AsyncIterator[Listener]:
     said = Peer("south", peer.fingerprint, listen=("127.0.0.1", at))
@@ -260,7 +255,7 @@ async def joined(at: int, listener: Listener) -> tuple[Line, Line]:
 
 def test_two_peers_find_each_other_and_call_again() -> None:
     async def scene() -> None:
-        at = port()
+        at = free_port()
         async with waiting(at) as listener:
             for _ in range(2):
                 line, other = await joined(at, listener)
@@ -277,7 +272,7 @@ def test_two_peers_find_each_other_and_call_again() -> None:
 @pytest.mark.parametrize("met", [False, True])
 def test_a_caller_with_another_key_is_sent_away(met: bool) -> None:
     async def scene() -> None:
-        at = port()
+        at = free_port()
         async with waiting(at) as listener:
             if met:
                 await joined(at, listener)
@@ -294,7 +289,7 @@ def test_a_caller_with_another_key_is_sent_away(met: bool) -> None:
 
 def test_nobody_gets_in_by_showing_the_peers_certificate_without_its_key() -> None:
     async def scene() -> None:
-        at = port()
+        at = free_port()
         async with waiting(at) as listener:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -315,7 +310,7 @@ def test_nobody_gets_in_by_showing_the_peers_certificate_without_its_key() -> No
 
 def test_a_caller_says_nothing_to_somebody_else() -> None:
     async def scene() -> None:
-        at = port()
+        at = free_port()
         async with waiting(at):
             with pytest.raises(NotThePeer):
                 await call_peer(SOUTH[0], to(at, OTHER[1]))
@@ -325,7 +320,7 @@ def test_a_caller_says_nothing_to_somebody_else() -> None:
 
 def test_tls_below_1_3_is_refused() -> None:
     async def scene() -> None:
-        at = port()
+        at = free_port()
         async with waiting(at):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.test_bridge_parts import NORTH, OTHER, SOUTH, port
+from bridge.test_bridge_parts import NORTH, OTHER, SOUTH
+from free_ports import free_port
 from sealmq.bridge import process, told
 from sealmq.bridge.line import LineLost
 from sealmq.bridge.line import call as call_peer
@@ -78,7 +79,7 @@ def test_it_asks_once_and_what_the_operator_changes_counts_at_once(
 ) -> None:
     """A removed peer's line ends with the news, not with the next tick."""
     monkeypatch.setattr(process, "_TICK_S", 0.001)
-    at = port()
+    at = free_port()
 
     async def scene() -> None:
         kg = KeyGenerator(crossings(at, True))
@@ -113,7 +114,7 @@ def test_it_asks_once_and_what_the_operator_changes_counts_at_once(
 def test_an_operator_sees_who_called_in_vain_and_what_is_not_exported_there(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at = port()
+    at = free_port()
     said = crossings(at, True).text + 'import = ["water", "oil"]\n'
     there = Crossings(parse(said).peers, [], {}, said, 1, "")
 
@@ -197,7 +198,7 @@ def test_a_mediator_may_not_have_heard_yet_of_keys_that_have_come(
 
 @pytest.mark.parametrize("there", [0, 7])
 def test_what_comes_before_a_peers_first_keys_waits_for_them(layout: Layout, there: int) -> None:
-    text = crossings(port(), True).text + 'import = ["water"]\n'
+    text = crossings(free_port(), True).text + 'import = ["water"]\n'
     row = {
         "peer": "south", "label": "water", "out": False, "number": 1, "enrolment": {},
         "disabled": False, "site": "02020202" if there else "", "there": there,

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from broker.peers import BrokerProcess, until
+from free_ports import free_port
 from sealmq.broker import asking, promises
 from sealmq.broker.asking import ask
 from sealmq.broker.errors import Silent
@@ -33,8 +34,7 @@ def mosquitto(folder: Path, *lines: str) -> Iterator[Target]:
     """Debian's, open to all on the loopback, with these lines in its configuration."""
     program = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
     assert program, "mosquitto is missing: make setup"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     config = folder / "mosquitto.conf"
     head = [f"listener {port} 127.0.0.1", "allow_anonymous true"]
     config.write_text("\n".join([*head, *lines]) + "\n")

@@ -131,7 +131,7 @@ def test_no_answer_is_27(tmp_path: Path) -> None:
         peer.knobs.acks = peer.knobs.receipts = False
         program = Program(peer, tmp_path)
         for qos in ("0", "1"):
-            done = await program.run("pub", "-t", "t", "-m", "x", "-q", qos, "-W", "0.5")
+            done = await program.run("pub", "-t", "t", "-m", "x", "-q", qos, "-W", "3")
             assert done.code == 27
             assert done.err.startswith("sealmq: publish to t: no ")
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from free_ports import free_port
 from sealmq.broker.mosquitto import hashed
 from sealmq.mqtt import (
     Connect,
@@ -92,8 +93,7 @@ class Mosquitto:
         self, folder: Path, lines: Iterable[str] = SAFE, acl: str = SAFE_ACL, *, tls: str = ""
     ) -> None:
         self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.acl = folder / "acl"
         self._write("acl", acl)
         rows = [f"{name}:{hashed(password)}\n" for name, password in PASSWORDS.items()]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from free_ports import free_port
 from sealmq.doctor.cures import CURES, TITLES
-from typed_page import console, free_port, typed
+from typed_page import console, typed
 
 PAGE = Path(__file__).parents[2] / "DOCTOR.md"
 

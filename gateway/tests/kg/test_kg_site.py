@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from free_ports import free_port
 from run.sites import Site, Up
 from sealmq.cli.main import main
 from sealmq.client import Client, ConnectionLost, ConnectRefused
@@ -67,8 +67,7 @@ class Plant:
     """The site, its clients' files, and what was issued."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         self.folder, root, key = folder, folder / "site", folder / "site.key"
         words = ["--example", "factory", "--key-file", str(key), "--listen", f"127.0.0.1:{port}"]
         words += ["--policy", "labels"]

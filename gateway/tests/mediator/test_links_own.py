@@ -83,7 +83,7 @@ def test_a_paused_link_holds_a_bounded_number_and_goes_on_in_order(tmp_path: Pat
             assert [int(p.payload) for p in own.came if isinstance(p, Publish)] == [*range(most)]
             own.link.close()
 
-    played(story())
+    played(story(), 60)
 
 
 def test_a_callback_that_pauses_gets_nothing_more_of_what_came_with_it(tmp_path: Path) -> None:

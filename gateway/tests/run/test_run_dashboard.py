@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.parse
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from free_ports import free_port
 from run.sites import sealmq, until
 from run.test_run_metrics import get, watched
 from run.test_run_real import RealSite, real
@@ -54,8 +54,7 @@ def test_the_dashboard_asks_for_what_there_is_and_for_all_of_it() -> None:
 @pytest.fixture
 def prometheus(folder: Path) -> Iterator[tuple[Path, str, list[subprocess.Popen[bytes]]]]:
     """Debian's package `prometheus` (apt-get install --no-install-recommends prometheus)."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     started: list[subprocess.Popen[bytes]] = []
     yield folder, f"127.0.0.1:{port}", started
     for one in started:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
+from free_ports import free_port
 from run.sites import Site, sealmq, until
 from sealmq.broker.errors import BadAddress
 from sealmq.broker.target import Target, names_password, parse
@@ -29,8 +30,7 @@ class Mosquitto:
     """One broker; `open_to_all` takes anonymous clients, else one user with PASSWORD."""
 
     def __init__(self, folder: Path, *, open_to_all: bool) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._config = folder / f"mosquitto-{self.port}.conf"
         self._log = self._config.with_suffix(".log")
         lines = [f"listener {self.port} 127.0.0.1", f"log_dest file {self._log}"]
@@ -206,8 +206,7 @@ def test_wrong_credentials_are_one_clear_line(
 
 
 def test_nothing_there_is_one_clear_line(site: Site) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     up = site.up("--broker", f"mqtt://127.0.0.1:{port}", env={"FAKE_TIMES": '{"EXTERNAL_S": 0.2}'})
     assert up.process.wait(60) == 1
     error = up.err.read_text().splitlines()[-2]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from free_ports import free_port
 from run.conftest import end
 from run.sites import sealmq, until
 from run.test_run_real import RealSite
@@ -51,8 +51,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSite]:
 @contextmanager
 def running(folder: Path, *options: str) -> Iterator[RealSite]:
     """A site that is up, with these options of `sealmq up`."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     root, key = folder / "factory", folder / "factory.key"
     words = ("--example", "factory", "--key-file", str(key), "--listen", f"127.0.0.1:{port}")
     done = sealmq("init", str(root), "--policy", "labels", *words)

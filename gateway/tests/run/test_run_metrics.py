@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from free_ports import free_port
 from run.sites import gone, until
 from run.test_run_real import RealSite, real
 from sealmq.metrics import exposition, health, process
@@ -32,8 +33,7 @@ WITHIN_S = 10.0
 
 @pytest.fixture
 def watched(real: RealSite) -> tuple[RealSite, str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     config = real.root / "sealmq.toml"
     config.write_text(config.read_text() + f'\n[metrics]\nlisten = "127.0.0.1:{port}"\n')
     return real, f"http://127.0.0.1:{port}"

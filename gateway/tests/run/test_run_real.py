@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from free_ports import free_port
 from run.sites import Site, Up, gone, sealmq, until
 
 ROLES = ("kg", "broker", "mediator")
@@ -27,8 +28,7 @@ class RealSite(Site):
 
 @pytest.fixture
 def real(folder: Path) -> Iterator[RealSite]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     root, key = folder / "factory", folder / "factory.key"
     words = ("--example", "factory", "--key-file", str(key), "--listen", f"127.0.0.1:{port}")
     done = sealmq("init", str(root), "--policy", "labels", *words)

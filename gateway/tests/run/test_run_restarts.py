@@ -52,7 +52,7 @@ def test_a_process_that_fails_again_and_again_is_tried_again(site: Site) -> None
     up = site.up(env={"FAKE_TIMES": '{"BACKOFF_S": [0.25, 30.0]}'}).ready()
     site.plan("mediator", "fail")
     os.kill(site.row("mediator")["pid"], signal.SIGKILL)
-    until(lambda: "trying again in 1 s" in up.err.read_text(), "two failures")
+    until(lambda: "trying again in 4 s" in up.err.read_text(), "four failures")
     row = site.row("mediator")
     assert (row["pid"], row["ready"], row["note"]) == (None, False, "not running")
     site.plan("mediator", "serve")
@@ -75,7 +75,7 @@ def test_one_that_does_not_start_fails_the_whole(site: Site, role: str) -> None:
 
 
 # It has a second more for each MiB that it has to read first.
-@pytest.mark.parametrize(("stored", "patience_s"), [(0, 4), (2 << 20, 6)])
+@pytest.mark.parametrize(("stored", "patience_s"), [(0, 15), (2 << 20, 17)])
 def test_one_that_is_not_ready_in_time_fails_the_whole(
     site: Site, stored: int, patience_s: int
 ) -> None:
@@ -85,7 +85,7 @@ def test_one_that_is_not_ready_in_time_fails_the_whole(
     with store.open("ab") as file:
         file.truncate(stored)
     # Time enough for the others on a slow machine.
-    up = site.up(env={"FAKE_TIMES": '{"READY_S": 4}'})
+    up = site.up(env={"FAKE_TIMES": '{"READY_S": 15}'})
     assert up.process.wait(60) == 1
     assert up.err.read_text().splitlines()[-1] == (
         f"sealmq: mediator is not ready after {patience_s} s; "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from free_ports import free_port
 from run.sites import FAKES, Site, sealmq
 from sealmq.run import users
 from sealmq.run.child import Identity
@@ -52,8 +52,7 @@ def test_each_process_runs_as_its_own_user_and_reaches_nothing_of_the_others(
         assert "by root only" in done.stderr
         assert "hint: sudo sealmq system-users" in done.stderr
         return
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     unshare = ["unshare", "--mount", "--propagation", "private", "--"]
     done = subprocess.run(
         [*unshare, sys.executable, str(FAKES / "apart.py"), str(folder), str(port)],

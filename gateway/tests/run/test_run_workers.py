@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from free_ports import free_port
 from run.sites import Site, command, gone, sealmq, until
 from run.test_run_real import RealSite
 from sealmq.client import Client, Options, Will
@@ -40,7 +40,10 @@ class Workers(RealSite):
         mediator = self.row("mediator")["pid"]
         found = {}
         for path in Path("/proc").glob("[0-9]*/cmdline"):
-            words = path.read_bytes().split(b"\0")
+            try:
+                words = path.read_bytes().split(b"\0")
+            except OSError:  # it has just ended
+                continue
             if b"sealmq.mediator.worker" in words and str(self.root).encode() in words:
                 pid = int(path.parent.name)
                 if _parent(pid) == mediator:
@@ -99,8 +102,7 @@ def _parent(pid: int) -> int:
 
 @contextlib.contextmanager
 def two_workers(folder: Path) -> Iterator[Workers]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     root, key = folder / "factory", folder / "factory.key"
     words = ("--example", "factory", "--key-file", str(key), "--listen", f"127.0.0.1:{port}")
     command("init", str(root), "--policy", "labels", "--broker", "mosquitto", *words)

@@ -24,6 +24,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from free_ports import free_port
 from sealmq.agent import run as agent_run
 from sealmq.agent import spool as agents
 from sealmq.agent.config import BadConfig
@@ -49,7 +50,6 @@ from sealmq.site.layout import Layout
 from sealmq.store import Store, StoreCorrupt
 from sealmq.store.tables import IDENTITY
 from sealmq_spec.identity import Identity
-from typed_page import free_port
 
 HERE = Path(__file__).parent
 AT = "127.0.0.1:21883"
