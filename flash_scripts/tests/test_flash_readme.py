@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from free_ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "flash_scripts" / "README.md"
@@ -39,9 +40,7 @@ def test_every_command_of_it_is_one_of_ours() -> None:
 
 @pytest.mark.full
 def test_a_virtual_board_publishes(tmp_path: Path) -> None:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     listen = ""
     script = ["set -e"]
     for line in commands():

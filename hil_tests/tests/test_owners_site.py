@@ -169,15 +169,15 @@ def test_the_campus_of_the_paper(place: Site) -> None:
         for name, filters in FILTERS.items():
             await it.reads(name, *filters)
         assert await it.receivers(*FIGURE_9) == [["Eve"], ["Eve"], [], [], []]
-        # (a) Where Alice is, is known at all workers soon.
-        # Events move her, so each look begins anew.
+        # (a) Where Alice is, is soon known at all workers. The events that ask for it move her.
+        readers = [["Alice", "Eve"], ["Eve"]]
         found: list[list[str]] = []
         for passed_s in (0.5, 5):
-            if found != [["Alice", "Eve"], ["Eve"]]:
+            if found != readers:
                 await it.publish("loc/Alice/EECS/1005", "nobody's")
                 await asyncio.sleep(passed_s)
                 found = await it.receivers(*FIGURE_9[:2])
-        assert found == [["Alice", "Eve"], ["Eve"]]
+        assert found == readers
         # (b)
         for before, now, who in (
             ("WORK_DAY", "WORK_NIGHT", ["Alice", "Eve"]),

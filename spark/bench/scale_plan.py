@@ -42,7 +42,7 @@ def planned(each: float, seconds: float, rounds: int) -> list[int]:
 
 def apart(sizes: Sequence[int]) -> list[int]:
     """Which of them a standalone Spark reports as well: the smallest, the middle and the largest of
-    those up to LARGEST, which it takes half as long again for."""
+    those up to LARGEST. There a report takes half as long again."""
     carried = [size for size in sizes if size <= LARGEST] or list(sizes[:1])
     return sorted({carried[0], carried[len(carried) // 2], carried[-1]})
 

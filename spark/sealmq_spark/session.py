@@ -138,7 +138,7 @@ def _settings(
     yield "spark.sql.maxConcurrentOutputFileWriters", str(WRITERS)
     # A window keeps so many rows of a client in memory of its own. For more it asks Spark, and a
     # sort that reads from it may have taken all there is, and gives none back: the job would end.
-    # Of hours these are seven years.
+    # 65,536 hours are seven years.
     yield "spark.sql.windowExec.buffer.in.memory.threshold", "65536"
     # Hadoop has a mask of its own (022) for what it makes; the process's shall hold.
     mask = os.umask(0o077)

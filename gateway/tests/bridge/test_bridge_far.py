@@ -97,7 +97,7 @@ def test_a_packet_ends_after_so_many_sites_and_at_home() -> None:
     assert relay(B1).take(packet()) == (None, b"")
 
 
-# Each run of a site numbers its packets from another number on, so no two packets are equal.
+# A site starts to number its packets elsewhere in each run, so no two packets are equal.
 _BEGUN = itertools.count(1, 1000)
 
 

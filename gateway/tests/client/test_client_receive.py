@@ -49,7 +49,7 @@ def test_a_message_of_a_lower_label_is_opened_with_its_record(
             assert (message.topic, message.label, message.sender) == ("m/1/t", "low", "writer")
             assert (message.label_number, message.sender_number) == (OTHER, WRITER)
             assert (message.how, message.qos, message.retain) == (How.LIVE, qos, False)
-            # The client's clock is the peer's within a round trip.
+            # The client's clock differs from the peer's by a round trip at most.
             assert -1 <= message.age <= now_ms() // 1000 - begun + 1
             assert not client.refused
             await until(lambda: len(link.acked) == qos)

@@ -40,14 +40,12 @@ class Workers(RealSite):
         mediator = self.row("mediator")["pid"]
         found = {}
         for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
+            with contextlib.suppress(OSError):  # any of them may end meanwhile
                 words = path.read_bytes().split(b"\0")
-            except OSError:  # it has just ended
-                continue
-            if b"sealmq.mediator.worker" in words and str(self.root).encode() in words:
-                pid = int(path.parent.name)
-                if _parent(pid) == mediator:
-                    found[pid] = path
+                if b"sealmq.mediator.worker" in words and str(self.root).encode() in words:
+                    pid = int(path.parent.name)
+                    if _parent(pid) == mediator:
+                        found[pid] = path
         return dict(enumerate(sorted(found)))
 
     def client(self, name: str, options: Options | None = None) -> Client:
@@ -94,10 +92,7 @@ def name_label(site: Site, name: str) -> str:
 
 
 def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 @contextlib.contextmanager
