@@ -44,6 +44,8 @@ _ROOM_S = 0.05
 _INBOX = 64
 _INBOX_BYTES = 2 << 20
 
+# Refusals that say nothing of the message: the same one is taken a little later.
+_PASSES = (WrongEpoch, Unavailable, RateLimited)
 _NOT_KEPT = Refusal("away", "agent.away", "the site is away; QoS 0 is not kept")
 
 
@@ -236,10 +238,10 @@ class Account:
     def _answered(self, going: Going, error: Exception | None) -> None:
         if error is None:
             self._over(going, None)
-        elif isinstance(error, SealError) and not isinstance(error, WrongEpoch):
+        elif isinstance(error, SealError) and not isinstance(error, _PASSES):
             self._over(going, Refusal.of(error))
         elif not self._ended:
-            # The connection broke, or new roots are on their way: it is sent once more.
+            # The connection broke, or what refuses it passes: it is sent once more.
             log.info("%s", f"{self._user}: {error}")
             self._keep(going)
         if self._queue:

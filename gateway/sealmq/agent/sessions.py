@@ -158,8 +158,10 @@ class Sessions:
             session.kept = True
             try:
                 session.expiry, filters = json.loads(text)
-                for filt, (qos, wishes, retained, granted) in filters.items():
-                    session.put(filt, Asked(qos, FilterWishes(*wishes), retained, granted))
+                # What the site has granted is asked anew: it may have taken it back, and the agent
+                # have been killed before that was here. Earlier ones wrote it.
+                for filt, (qos, wishes, retained, *_) in filters.items():
+                    session.put(filt, Asked(qos, FilterWishes(*wishes), retained))
             except (ValueError, TypeError):
                 log.error("%s", f"{self._user}: what {client_id!r} subscribed to cannot be read")
             # What it had published before may leave before it comes back.
@@ -231,8 +233,7 @@ class Sessions:
         if self._kept.get(client_id) is not session:
             return
         filters = {
-            filt: (one.qos, one.wishes, one.retained, one.granted)
-            for filt, one in session.filters.items()
+            filt: (one.qos, one.wishes, one.retained) for filt, one in session.filters.items()
         }
         text = json.dumps([session.expiry, filters])
         said, write = self._writes.get(client_id, (None, None))

@@ -47,6 +47,8 @@ class ControlLink(ReconnectingLink):
         self._work: Callable[[], Awaitable[None]] | None = None
         self.ready = asyncio.Event()
         self.losses = 0
+        # Whether the broker was there, all done, in the connection that there is.
+        self._served = False
 
     @property
     def connected(self) -> bool:
@@ -83,6 +85,7 @@ class ControlLink(ReconnectingLink):
             self._gone(reason)
             ended.set_result(reason)
 
+        self._served = False
         link = BrokerLink(self._came, lost)
         await link.open(self._address, self._client_id)
         self._link, self._ids, self._acks = link, PacketIds(), {}
@@ -97,7 +100,9 @@ class ControlLink(ReconnectingLink):
                 except BrokerAway as error:
                     # It counts as lost: nobody would hear of it if it were killed now.
                     link.give_up(str(error))
-            raise BrokerAway(await ended)
+            reason = await ended
+            if not self._served:
+                raise BrokerAway(reason)
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -119,6 +124,7 @@ class ControlLink(ReconnectingLink):
                     await self._publish(link, topic, payload, min(1, self._address.qos))
             if not self.ready.is_set():
                 self.ready.set()
+                self._served = True
                 self._tell(None)
             await self._stale.wait()
 

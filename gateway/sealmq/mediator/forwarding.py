@@ -95,7 +95,7 @@ class Forwarding:
         if sent is not None:
             sent.seq = journal.append(topic, payload, qos, retain, client, gen)
             self.latency.sent(sent.seq)
-        elif retain and journal.refuses(client) is None:
+        elif retain:
             journal.append(topic, payload, 0, True, client, gen)
         self.link.publish((session, effect), topic, payload, qos, retain, client, gen)
         if self.pressure.on:

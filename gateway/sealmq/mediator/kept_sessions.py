@@ -7,6 +7,9 @@ generation it was proved last, and of its subscriptions.
 
 A broker that is killed has lost the sessions and subscriptions that it had not saved. It gets them
 back before the journal is published again (`reopen`): else nobody waits there for what that holds.
+CONNECT begins a session there before SUBSCRIBE gives it its filters. Where anything ends that in
+between, the broker has it the next time, and empty: so it is known until then which ones may be
+(`_bare`), and of a process that is killed meanwhile a file says so (`reopening`).
 
 One whose CONNECT said for how long ends so many seconds after its connection. That is counted by a
 clock that only rises; over a restart by the time of day, and never for longer than that interval.
@@ -20,11 +23,14 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sealmq.audit import Audit
 from sealmq.loops import first_error
 from sealmq.plain import plain
+from sealmq.site.layout import write_atomically
 from sealmq.store import (
     KeptGone,
     KeptLeft,
@@ -62,7 +68,8 @@ class KeptSessions:
     `forget(broker's client id)` makes the broker forget a session; it raises BrokerAway. `there`:
     whether the broker is. `losses`: how often it was lost until now. `again`: as in Again.
     `answers` returns if the broker does, and raises BrokerAway. `now`: the clock of `saved`.
-    `wall`: Unix seconds.
+    `wall`: Unix seconds. `reopening`: a file that is there as long as `reopen` has not given all
+    that it has to.
     """
 
     def __init__(
@@ -75,12 +82,14 @@ class KeptSessions:
         losses: Callable[[], int],
         again: Again,
         answers: Callable[[], Awaitable[object]],
+        reopening: Path,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._site, self._store, self._audit = site, store, audit
         self._forget, self._there, self._losses = forget, there, losses
         self._again, self._answers, self._now, self._wall = again, answers, now, wall
+        self._reopening = reopening
         self._kept: dict[Key, int] = {}
         # Of those that a clock ends: the interval; and when, of those without a connection.
         self._expiry: dict[Key, int] = {}
@@ -90,6 +99,9 @@ class KeptSessions:
         self._telling: asyncio.Task[None] | None = None
         for row in store.kept():
             self._begin(row)
+        # The broker may have these without their filters. The process before this one may have
+        # been killed while it opened any of them.
+        self._bare: set[Key] = set(self._kept) if reopening.exists() else set()
         # Of those that began at the broker while this runs: how often it had been lost by then.
         self._began: dict[Key, int] = {}
         # What the broker may not have saved: filters, and "" for the session, with the time since
@@ -153,7 +165,8 @@ class KeptSessions:
 
     async def subscriptions(self, key: Key, gen: int, known: bool, present: bool) -> list[KeptSub]:
         """The subscriptions of a session that the broker has opened. If it had forgotten the
-        session, they go from the store. Raises StoreUnavailable.
+        session, they go from the store; if it may have it without them, they do not stand at the
+        broker (KeptSub.at). Raises StoreUnavailable.
         """
         records: list[StoreRecord] = [KeptSubs(*key)] if known and present else []
         if known and not present:
@@ -166,10 +179,21 @@ class KeptSessions:
         except StoreError:
             if known and not present:
                 # Else it would be found there the next time, without what the store still has.
+                self._bare.add(key)
                 with contextlib.suppress(BrokerAway):
                     await self._forget(self._site.broker_id(*key))
             raise
-        return [sub for h in held if isinstance(h.record, KeptSubs) for sub in h.record.subs]
+        subs = [sub for h in held if isinstance(h.record, KeptSubs) for sub in h.record.subs]
+        if subs and key in self._bare:
+            subs = [replace(sub, at="") for sub in subs]
+            await self._store.commit(subs)
+        self._bare.discard(key)
+        return subs
+
+    def doubt(self, key: Key) -> None:
+        """Nobody knows whether the broker has begun this session, which the store knows: it was
+        asked to, and its answer did not come."""
+        self._bare.add(key)
 
     def doubtful(self, key: Key, present: bool) -> int:
         """As in effects.Opened. `present`: whether the broker had the session."""
@@ -211,8 +235,13 @@ class KeptSessions:
         keys = [
             key
             for key, gen in self._kept.items()
-            if (young is None or key in young) and not self._is_over(key, gen)
+            if (young is None or key in young or key in self._bare) and not self._is_over(key, gen)
         ]
+        if keys:
+            try:
+                write_atomically(self._reopening, b"", 0o600)
+            except OSError as failed:  # say a full disk: it only helps who comes after a kill
+                log.warning("%s: %s", self._reopening, failed.strerror)
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(key: Key) -> tuple[bool, Iterable[str]]:
@@ -235,6 +264,7 @@ class KeptSessions:
                 losses += 1
                 self._began[key] = _UNSEEN
             self.changed(key, unsaved)
+        self._reopening.unlink(missing_ok=True)
         if losses:
             log.warning("the broker had lost %d kept sessions; it has them again", losses)
 
@@ -248,7 +278,9 @@ class KeptSessions:
 
         async def filters(present: bool) -> list[tuple[str, int]]:
             nonlocal lost
-            lost = not present
+            if not present:
+                self._bare.add(key)
+            lost = key in self._bare
             held = await self._store.commit([KeptSubs(*key)])
             for h in held:
                 for sub in h.record.subs if isinstance(h.record, KeptSubs) else ():
@@ -262,9 +294,11 @@ class KeptSessions:
             refused = await self._again(self._site.broker_id(*key), filters)
         except BrokerAway as error:
             # One that the broker does not take holds up nobody else; but it may have been lost.
+            self._bare.add(key)
             await self._answers()
             log.warning("client %d: session '%s' is not opened again: %s", key[0], text, error)
             return True, ("",)
+        self._bare.discard(key)
         if refused:
             log.warning("client %d: session '%s': %d filters refused", key[0], text, refused)
         return lost, ["", *all_] if lost or young is None else list(young)
@@ -423,6 +457,7 @@ class KeptSessions:
     async def _end_at_broker(self, key: Key, gen: int) -> None:
         await self._forget(self._site.broker_id(*key))
         self._began.pop(key, None)
+        self._bare.discard(key)
         if self._young is not None:
             self._young.pop(key, None)
         await self._store.commit([KeptGone(*key, gen)])

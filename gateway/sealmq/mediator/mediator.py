@@ -129,6 +129,7 @@ class Mediator:
             lambda: self.control.losses,
             partial(open_again, address),
             lambda: self.control.life(),
+            begin.reopening,
             wall=lambda: self._clock.now_ms() / 1000,
         )
         # The broker has back what it had lost of kept sessions.

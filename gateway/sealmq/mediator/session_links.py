@@ -97,7 +97,12 @@ class SessionLinks:
         )
         if effect.clean:
             return fx.Opened(False)
-        _, present = await self._open_own(links, clean=False)
+        try:
+            _, present = await self._open_own(links, clean=False)
+        except BaseException:
+            if known:
+                kept.doubt(key)
+            raise
         doubtful = kept.doubtful(key, present)
         subs = await kept.subscriptions(key, effect.gen, known, present)
         return fx.Opened(present, tuple(subs), doubtful)

@@ -63,6 +63,11 @@ class Begin(NamedTuple):
         """The folder of its journal."""
         return folder_of(self.layout.state_of("mediator"), self.number)
 
+    @property
+    def reopening(self) -> Path:
+        """A file that is there while the broker gets kept sessions back (kept_sessions.py)."""
+        return self.layout.state_of("mediator") / f"reopening-{self.number}"
+
     def journal_most(self, config: Config) -> int:
         """Bytes that its journal may have: this worker's part of the mediator's."""
         return (config.limits.journal_mib << 20) // self.workers

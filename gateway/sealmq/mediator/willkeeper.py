@@ -149,8 +149,9 @@ class WillKeeper:
                 site.retained.published(it.topic, will.client, place)
             losses = control.losses
             seq = 0
-            # Nobody waits for a will to be accepted: it may go without the journal.
-            if will.qos and journal.refuses(will.client) is None:
+            # Nobody waits for a will to be accepted: it may go without the journal. What is
+            # retained may not: an older message that the journal has would come back over it.
+            if will.retain or (will.qos and journal.refuses(will.client) is None):
                 seq = journal.append(topic, payload, will.qos, will.retain, will.client, will.gen)
             try:
                 await self._publish(topic, payload, will.qos, will.retain, will.client, will.gen)
@@ -159,7 +160,7 @@ class WillKeeper:
                 await self._aside(topic, payload, will.qos, will.retain, will.client, reason)
                 return False
             finally:
-                journal.acked(seq)
+                journal.acked(seq if will.qos else 0)
             if will.retain:
                 site.retained_bytes.took(it.topic, will.client, len(payload))
             await journal.safe(seq)

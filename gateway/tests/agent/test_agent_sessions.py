@@ -136,6 +136,42 @@ async def test_what_a_kept_session_asked_for_outlives_an_agent(tmp_path: Path) -
 
 
 @runs
+async def test_what_the_site_has_granted_is_not_believed_of_an_agent_that_was_killed(
+    tmp_path: Path,
+) -> None:
+    """It was killed after the site had taken a filter away, and before its row said so."""
+    spool = Spool(tmp_path / "s.db", ["u"])
+    sessions = Sessions("u", spool)
+    session = sessions.enter("c", kept=True)
+    session.put("a", Asked(1, FilterWishes(retained=1), granted=1))
+    await sessions.save(session)
+    spool.close()
+    spool = Spool(tmp_path / "s.db", ["u"])
+    again = Sessions("u", spool)
+    await again.load()
+    session = again.enter("c", kept=True, present=True)
+    asked: list[tuple[str, ...]] = []
+
+    async def settled(_seat: Any, _asked: Sub, _qos: int, filters: list[str], _said: Any) -> Any:
+        asked.append(tuple(filters))
+        return [1]
+
+    account: Any = SimpleNamespace(
+        sayable=frozenset(), user=SimpleNamespace(say={}), sessions=again
+    )
+    any_: Any = None
+    seat: Any = SimpleNamespace(client=object())
+    of: Any = Subscriptions(account, any_, session, seat, any_, any_)
+    of._settled = settled
+    wanted = Sub(True, 2, (("a", 1),), wishes=(FilterWishes(retained=1),))
+    assert await of._answers(wanted, any_) == [1]
+    assert asked == [("a",)]
+    assert await of._answers(wanted, any_) == [1]
+    assert asked == [("a",)], "what this agent has heard counts"
+    spool.close()
+
+
+@runs
 async def test_a_client_that_took_anothers_place_does_not_get_its_own_messages(
     tmp_path: Path,
 ) -> None:

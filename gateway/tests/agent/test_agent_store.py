@@ -28,7 +28,7 @@ from sealmq.agent.wire import Ack, End, Five, Pub, Refusal, Three
 from sealmq.client import ConnectionLost, How, Message
 from sealmq.client.errors import refusal
 from sealmq.client.values import Came
-from sealmq_spec.errors import Denied, RateLimited, WrongEpoch
+from sealmq_spec.errors import Denied, RateLimited, Unavailable, WrongEpoch
 
 NOW = 1_800_000_000
 
@@ -509,6 +509,21 @@ async def test_a_refusal_is_told_and_an_old_epoch_is_tried_once_more(tmp_path: P
         await w.until(lambda: len(w.answered) == 2)
         assert w.answered[1] == (b"old", None)
         assert [topic for topic, _, _ in w.site.sent] == ["no", "old", "old"]
+
+
+@runs
+@pytest.mark.parametrize("code", [Unavailable.code, RateLimited.code])
+async def test_what_passes_is_no_last_word_while_the_site_is_there_either(
+    tmp_path: Path, code: int
+) -> None:
+    """A full journal, say. As where the message waited on disk: it is sent once more."""
+    async with world(tmp_path) as w:
+        w.site.answers["burst"] = refusal("publish", "burst", code, "r", "no")
+        w.site.once = {"burst"}
+        w.publish(b"1", topic="burst")
+        await w.until(lambda: w.answered)
+        assert w.answered == [(b"1", None)]
+        assert len(w.site.sent) == 2
 
 
 @runs

@@ -14,7 +14,7 @@ from links_scene import Peer, Scripted, played, running, so
 from sealmq.mediator import control_link as module
 from sealmq.mediator.control_link import ControlLink
 from sealmq.mediator.journal_file import Entry
-from sealmq.mediator.links import BrokerAddress, BrokerAway
+from sealmq.mediator.links import BrokerAddress, BrokerAway, reconnecting
 from sealmq.mediator.links import broker as broker_module
 from sealmq.mediator.replay import Replay
 from sealmq.mqtt import Packet, Pingreq, Publish
@@ -87,6 +87,35 @@ def test_records_and_the_sentinel_stand_on_the_broker_whenever_it_is_back(tmp_pa
                 assert [reason is None for reason in control.seen] == [True, False, True]
 
     played(story())
+
+
+def test_each_loss_is_the_first_one_for_a_link_that_was_well_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All clients are out until it is back, so none waits for what earlier losses have cost."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(reconnecting, "asyncio", SimpleNamespace(sleep=sleep))
+
+    async def falls(control: Control, broker: Scripted) -> None:
+        await control.link.ready.wait()
+        before = control.link.losses
+        broker.of("control")[-1].kill()
+        await so(lambda: control.link.losses > before)
+
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            control = Control(broker.address)
+            async with running(control.link.run()):
+                for _ in range(4):
+                    await falls(control, broker)
+                await control.link.ready.wait()
+
+    played(story())
+    assert pauses == [reconnecting.FIRST_S] * 4
 
 
 def test_the_broker_counts_as_there_once_it_has_back_what_it_lost(tmp_path: Path) -> None:

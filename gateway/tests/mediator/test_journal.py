@@ -14,10 +14,12 @@ import pytest
 
 from journal_scene import run, until, world
 from sealmq.mediator import journal as journal_module
+from sealmq.mediator import willkeeper
 from sealmq.mediator.core.retained import Retained
 from sealmq.mediator.journal import HURRIED_S, LONGEST_S, SEGMENT_S, Journal
 from sealmq.mediator.journal_file import Entry, Segment, pack, read
 from sealmq.mediator.replay import Replay
+from sealmq.order import Order
 
 
 @pytest.fixture
@@ -557,6 +559,46 @@ async def kept(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> list[bytes]
     nobody: Any = None
     await Replay(site, journal, control, nobody, nobody, nobody).run()
     return found
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_birth_does_not_come_back_over_a_will_that_fired_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qos: int, full: bool
+) -> None:
+    """Many devices retain both, with QoS 0; the mediator alone is started again. full: the journal
+    takes nothing more of the client when the will fires."""
+    monkeypatch.setattr(willkeeper, "check_client", lambda site, will: None)
+    monkeypatch.setattr(willkeeper, "seal", lambda *_: b"offline")
+
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            await w.journal.safe(w.journal.append(b"t", b"online", qos, True, 1))
+            if full:
+                w.journal.most = 40_000
+                await w.journal.safe(w.journal.append(b"x", bytes(16_384), 1, False, 1))
+            assert (w.journal.refuses(1) is not None) is full
+            bytes_of = SimpleNamespace(took=lambda *_: None)
+            site: Any = SimpleNamespace(
+                retained=Retained(), now_ms=1, order=Order(1), retained_bytes=bytes_of
+            )
+            store: Any = SimpleNamespace(wills=lambda: [])
+            went: list[bytes] = []
+
+            async def publish(topic: bytes, payload: bytes, *_: Any) -> None:
+                went.append(payload)
+
+            control: Any = SimpleNamespace(losses=0)
+            nobody: Any = None
+            keeper = willkeeper.WillKeeper(site, store, nobody, w.journal, control, publish, nobody)
+            will: Any = SimpleNamespace(qos=qos, retain=True, client=1, gen=1, boot=1, ctr=2)
+            assert await keeper._deliver(will, SimpleNamespace(topic="t", at_ms=1))  # type: ignore[arg-type]
+            assert went == [b"offline"]
+            await w.journal.close()
+            w.journal = w.open()
+            assert await kept(w.journal, monkeypatch) == [b"offline"]
+
+    run(story)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -24,9 +24,10 @@ A, B = KeptSub(*KEY, "!AP/a{x}", 1, "a"), KeptSub(*KEY, "b", 0, "b")
 class Place:
     """A store, and a broker that forgets what it is told to."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, reopening: Path) -> None:
         self.scene = Scene()
         self.store = store
+        self.reopening = reopening
         self.forgotten: list[str] = []
         self.losses, self.now, self.wall = 0, 0.0, 1_800_000_000.0
         self.there = True
@@ -49,6 +50,7 @@ class Place:
             lambda: self.losses,
             self._again,
             self._answers,
+            self.reopening,
             lambda: self.now,
             lambda: self.wall + self.now,
         )
@@ -83,7 +85,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     store = Store.open(tmp_path / "mediator.db", busy_s=0.05)
-    yield Place(store)
+    yield Place(store, tmp_path / "reopening")
     store.close()
 
 

@@ -172,7 +172,8 @@ class Inbound:
                 reason = "the topic could not be labelled" if decision.allow else decision.reason
                 self._refuse(packet, of(site.engine.refusal(decision.rule, reason), ctr))
                 return
-            if qos and (full := site.refuses(s.client.number)) is not None:
+            # RETAIN of QoS 0, too: an older message that the journal has would come back over it.
+            if (qos or retain) and (full := site.refuses(s.client.number)) is not None:
                 rule, why = full
                 self._refuse(packet, of(Unavailable(why), ctr), rule)
                 return

@@ -382,6 +382,15 @@ def test_what_the_broker_does_not_promise_is_refused() -> None:
     refused_with(peer, peer.message(retain=True), "broker.promise.retained")
 
 
+def test_a_full_journal_refuses_what_is_retained_whatever_its_qos() -> None:
+    """What it has of before would come back over it when the mediator is started again."""
+    shell = Shell()
+    peer = opened(shell)
+    shell.site.refuses = lambda client: ("mediator.publish.journal", "the journal is full")
+    refused_with(peer, peer.message(retain=True), "mediator.publish.journal")
+    assert not shell.forwards()
+
+
 def test_a_full_journal_refuses_qos_1_and_takes_qos_0() -> None:
     shell = Shell()
     peer = opened(shell)
