@@ -19,7 +19,7 @@ from sealmq.bridge import serving
 from sealmq.bridge.line import LineLost
 from sealmq.bridge.serving import Changed, deliver, forever, mediator_at, opened, write_told
 from sealmq.client import ClientError, Options
-from sealmq.client.errors import ConnectRefused
+from sealmq.client.errors import NotAuthorised
 from sealmq.client.values import Message as Delivered
 from sealmq.kglink import Across, KgClient, KgDenied
 from sealmq.loops import first_error
@@ -91,7 +91,7 @@ class Crossing:
     async def _connect(self) -> None:
         try:
             await self._reading.connect()
-        except ConnectRefused:
+        except NotAuthorised:
             # Its broker keeps no sessions: what comes while the border is away does not cross.
             self._reading = Reading.of(*self._reads, Options(), self._take)
             await self._reading.connect()

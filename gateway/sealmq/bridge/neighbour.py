@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from sealmq.families.between import Judge
-from sealmq.kglink import KgBad, KgDenied
+from sealmq.kglink import KgError, KgUnavailable
 from sealmq.loops import first_error
 from sealmq.site.model import Peer
 from sealmq_spec.errors import SealError
@@ -75,6 +75,12 @@ class Budget:
         return 0.0
 
 
+def keys_budget() -> Budget:
+    """Of frames with keys, which a peer sends as these change: each is a transaction of the key
+    generator's. One a second, and 16 at once; to be taken with size 0."""
+    return Budget(EACH, 16 * EACH, time.monotonic())
+
+
 class Host(Protocol):
     """What a neighbour needs of the bridge."""
 
@@ -110,6 +116,7 @@ class Neighbour:
         self._sent, self._handed = Handed(_SENT), Handed()
         self._under_way = 0
         self._full = False
+        self._keys = keys_budget()
         self._reads: dict[int, Budget] = {}
         self._sends: dict[int, Budget] = {}
 
@@ -176,21 +183,29 @@ class Neighbour:
         except BaseExceptionGroup as errors:
             error = first_error(errors)
             why = str(error)
-            if not isinstance(error, LineLost | SealError | KgDenied | KgBad):
+            if not _is_its_own(error):
                 raise error from None
-        except (LineLost, SealError, KgDenied, KgBad) as error:
+        except (LineLost, SealError, KgError) as error:
             why = str(error)
+            if not _is_its_own(error):
+                raise
         finally:
             self.line, self._handed.over = None, True
             await line.close()
             self._host.lost(self._name, why)
 
     async def give(self) -> None:
-        """Our keys, as they are now."""
+        """Our keys, as they are now. LineLost: there are none for this peer."""
         line = self.line
         if line is None:
             return
-        packet = await self._host.keys_for(self._name, line.peer)
+        try:
+            packet = await self._host.keys_for(self._name, line.peer)
+        except KgUnavailable:
+            raise
+        except KgError as error:
+            line.abort()
+            raise LineLost(str(error)) from None
         self._ours.clear()
         line.send(KEYS, packet)  # who does not read it keeps nobody waiting
 
@@ -299,6 +314,9 @@ class Neighbour:
                 elif kind in (RECORD, FAR):
                     await self._within(kind, body)
                 elif kind == KEYS:
+                    if wait := self._keys.take(0, time.monotonic()):
+                        await asyncio.sleep(wait)
+                        self._keys.take(0, time.monotonic())
                     await host.keys_of(self._name, line.peer, body)
                     line.send(TAKEN)
                 elif kind == TAKEN:
@@ -351,6 +369,13 @@ class Neighbour:
             self._handed.trim()
             line.send_all(ANSWER, due)
         due.clear()
+
+
+def _is_its_own(error: BaseException) -> bool:
+    """Whether it ends this line alone. Without a key generator the bridge begins anew."""
+    return isinstance(error, LineLost | SealError | KgError) and not isinstance(
+        error, KgUnavailable
+    )
 
 
 async def _beat(line: Line) -> None:

@@ -20,13 +20,13 @@ from typing import Any
 from sealmq import feedback, peerkeys
 from sealmq.audit import Audit
 from sealmq.client import ClientError, Options
-from sealmq.client.errors import ConnectRefused, Refused
+from sealmq.client.errors import NotAuthorised, Refused
 from sealmq.client.values import Message as Delivered
 from sealmq.client.values import News
 from sealmq.families.between import Judge
 from sealmq.families.between import Neighbour as Known
 from sealmq.families.signatures import sign
-from sealmq.kglink import Crossings, KgClient, KgError
+from sealmq.kglink import Crossings, KgClient, KgError, KgUnavailable
 from sealmq.loops import first_error
 from sealmq.run.errors import BadHandOver
 from sealmq.site.config import load, loads
@@ -40,7 +40,7 @@ from .asking import Asking
 from .crossing import Crossing
 from .far import Relay
 from .line import Line, LineLost, Own
-from .neighbour import Neighbour
+from .neighbour import Neighbour, keys_budget
 from .passing import Passing
 from .serving import Changed, Work, deliver_soon, forever, mediator_at, opened, write_told
 from .spool import Message, Spool, Told
@@ -72,6 +72,7 @@ class _Far:
         self.peer, self.asks = peer, bool(peer.imports)
         self.to = bytes.fromhex(peer.fingerprint)
         self.number, self.due, self.wait, self.said = 0, 0.0, _FAR_S[0], "asking who it is"
+        self.reads = keys_budget()
 
     def again(self) -> None:
         """Keys are due now."""
@@ -112,6 +113,7 @@ class Bridge:
         # Of what it does while it runs.
         self._group: asyncio.TaskGroup | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._site = shown.site
         self.traffic = Traffic(
             shown.site, self.spool, self.judge, self._deliver, self._audit.write, self._news
         )
@@ -214,6 +216,12 @@ class Bridge:
             raise LineLost(
                 f"it calls itself {shown.name}, and other sites do: sealmq peer add {shown.name}"
             )
+        # Whose a message is, is said by the site's id.
+        if shown.site == self._site:
+            raise LineLost("its certificate says this site's own id")
+        for other, site in self.traffic.sites.items():
+            if site == shown.site and other != name:
+                raise LineLost(f"its certificate says the id of {other}'s site")
         if self.spool.certificates().get(name) != der:
             self.spool.put_certificate(name, der)
             self._configure()
@@ -238,7 +246,7 @@ class Bridge:
             client = self._out[which] = Passing.of(enrolment, address, options, take)
             try:
                 await client.connect()
-            except ConnectRefused:
+            except NotAuthorised:
                 # Its broker keeps no sessions: what comes while the bridge is away is lost.
                 options = Options(settle=True)
                 client = self._out[which] = Passing.of(enrolment, address, options, take)
@@ -346,7 +354,8 @@ class Bridge:
             if kseq != held:
                 held = kseq
                 for one in self._neighbours.values():
-                    await one.give()
+                    with contextlib.suppress(LineLost):  # which it has ended
+                        await one.give()
                 for behind in self._far.values():
                     behind.again()
                     await self._send_far(behind)
@@ -385,9 +394,16 @@ class Bridge:
         if der is None or peerkeys.read(der).fingerprint != one.peer.fingerprint:
             self._tell(one, far.HELLO)
         else:
-            one.number = self._tell(one, far.KEYS, await self._kg.peer_give(one.peer.name, der))
-            if one.asks and not answers:
-                self._tell(one, far.HELLO)
+            try:
+                packet = await self._kg.peer_give(one.peer.name, der)
+            except KgUnavailable:
+                raise
+            except KgError as error:  # of this peer: the others' lines go on
+                one.said = str(error)
+            else:
+                one.number = self._tell(one, far.KEYS, packet)
+                if one.asks and not answers:
+                    self._tell(one, far.HELLO)
         one.due = time.monotonic() + one.wait
         one.wait = min(2 * one.wait, _FAR_S[1])
 
@@ -427,6 +443,8 @@ class Bridge:
             one.again()
             await self._send_far(one, answers=True)
         elif packet.what == far.KEYS:
+            if one.reads.take(0, time.monotonic()):
+                return  # it sends them again
             try:
                 await self.keys_of(one.peer.name, shown.der, packet.body)
             except KgError as error:

@@ -112,7 +112,12 @@ def deliver_soon(
     """As `deliver`, at once: `over` is told, once, None or the SealError. What has to wait, for
     room, the broker or keys, is `later`'s."""
     which = client, topic, m1, retain, over, keys_s
-    if not client.pass_on_nowait(topic, m1, retain, partial(_told, over, later, which)):
+    try:
+        sent = client.pass_on_nowait(topic, m1, retain, partial(_told, over, later, which))
+    except SealError as error:  # a topic that is too long below @PEER/, say
+        over(error)
+        return
+    if not sent:
         later(_waits(*which))
 
 

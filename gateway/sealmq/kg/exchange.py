@@ -82,7 +82,7 @@ def read(packet: bytes) -> Told:
             raise ValueError("form")
         exports = tuple(_export(*row) for row in found["exports"])
         stale = {str(name): _number(epoch, 1, U24) for name, epoch in found["stale"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise BadPeer("its key generator says what this one does not understand") from None
     return Told(exports, stale)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,16 +17,19 @@ from free_ports import free_port
 from sealmq.bridge import process, told
 from sealmq.bridge.line import LineLost
 from sealmq.bridge.line import call as call_peer
+from sealmq.bridge.passing import Passing
 from sealmq.bridge.process import Bridge
 from sealmq.bridge.serving import Changed, deliver_soon
 from sealmq.bridge.traffic import Import
-from sealmq.client.errors import refusal
+from sealmq.client import Options
+from sealmq.client.errors import ServerUnavailable, connect_refused, refusal
 from sealmq.kglink import Crossings, KgClient
 from sealmq.run import ready
 from sealmq.run.ready import Ready
 from sealmq.site.check import parse
 from sealmq.site.layout import Layout
 from sealmq.site.model import Peer
+from sealmq_spec.errors import Malformed
 
 SITE = '[site]\nname = "north"\nid = "01010101"\n[labels]\nheat = []\n'
 
@@ -194,6 +198,64 @@ def test_a_mediator_may_not_have_heard_yet_of_keys_that_have_come(
         assert (client.tried, told.empty()) == (tries, True)
 
     asyncio.run(scene())
+
+
+def test_what_can_not_be_sent_at_all_is_told_and_nothing_else_ends() -> None:
+    said = Malformed("a topic has 1 to 1024 bytes, this one 1027")
+
+    class Client:
+        def pass_on_nowait(self, *_: Any) -> bool:
+            raise said
+
+    client: Any = Client()
+    told: list[Exception | None] = []
+    later: Any = None
+    deliver_soon(client, "@north/a", b"m1", False, told.append, later, 10.0)
+    assert told == [said]
+
+
+@pytest.mark.parametrize("code", [3, 5])
+def test_a_broker_that_is_away_is_none_that_keeps_no_sessions(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """CONNACK 3: without its session the bridge would lose what comes while it is away. 5 is the
+    answer of one that keeps none."""
+    asked: list[bool] = []
+
+    class Client:
+        def __init__(self, options: Options) -> None:
+            self.options = options
+
+        async def connect(self) -> None:
+            asked.append(self.options.clean)
+            if not self.options.clean:
+                raise connect_refused(code)
+
+        async def subscribe(self, filt: str, qos: int) -> None: ...
+
+        async def disconnect(self) -> None: ...
+
+    def made(enrolment: Any, address: Any, options: Options, *_: Any) -> Client:
+        return Client(options)
+
+    monkeypatch.setattr(Passing, "of", made)
+    row = {"peer": "south", "label": "heat", "disabled": False, "out": True, "number": 4}
+    there = replace(crossings(free_port(), True), clients=[{**row, "enrolment": {}}])
+
+    async def story() -> None:
+        keys = KeyGenerator(there)
+        bridge = Bridge(layout, there, NORTH[0], cast(KgClient, keys), cast(Any, Log()))
+        try:
+            if code == 3:
+                with pytest.raises(ServerUnavailable):
+                    await bridge._clients()
+            else:
+                await bridge._clients()
+        finally:
+            bridge.spool.close()
+
+    asyncio.run(story())
+    assert asked == ([False] if code == 3 else [False, True])
 
 
 @pytest.mark.parametrize("there", [0, 7])

@@ -205,6 +205,21 @@ def test_what_is_published_while_the_other_site_is_down_comes_when_it_is_back(pa
     asyncio.run(scene())
 
 
+def test_a_topic_that_is_too_long_here_is_named_and_holds_up_nobody(pair: Pair) -> None:
+    """It has 1,020 bytes, and 7 more below @north/."""
+
+    async def scene() -> None:
+        async with hearing(pair) as heard, client(pair["north"], "boiler") as boiler:
+            await boiler.publish("b/" + "x" * 1018, "long", qos=1, life=LIFE)
+            await boiler.publish("boiler/1", "after the long one", qos=1, life=LIFE)
+            await heard.until(lambda texts: "after the long one" in texts)
+            assert "long" not in heard.texts
+
+    asyncio.run(scene())
+    dropped = pair["south"].events("bridge-dropped")
+    assert any("this one 1027" in row["reason"] for row in dropped)
+
+
 def test_a_peer_that_is_removed_gets_nothing_more(pair: Pair) -> None:
     async def scene() -> None:
         async with hearing(pair) as heard:
