@@ -42,7 +42,7 @@ from .far import Relay
 from .line import Line, LineLost, Own
 from .neighbour import Neighbour, keys_budget
 from .passing import Passing
-from .serving import Changed, Work, deliver_soon, forever, mediator_at, opened, write_told
+from .serving import Changed, Publishing, Work, forever, mediator_at, opened, write_told
 from .spool import Message, Spool, Told
 from .told import ROLE
 from .traffic import Import, Over, Traffic, now_ms
@@ -94,6 +94,7 @@ class Bridge:
         self._far = {one.name: _Far(one) for one in peers if one.far}
         self._said = dict.fromkeys(self._neighbours, "beginning")
         self._in: dict[Import, Passing] = {}
+        self._ways: dict[Import, Publishing] = {}
         self._out: dict[Import, Passing] = {}
         # What this site's own policy does not let go to a peer, and why; when it is tried again.
         self._closed: dict[Import, str] = {}
@@ -239,6 +240,7 @@ class Bridge:
                     enrolment, address, Options(inflight=_INFLIGHT), None, heard
                 )
                 await client.connect()
+                self._ways[which] = Publishing(client, self._later, _KEYS_S)
                 continue
             # One for each peer: families may let one have what another may not.
             take = partial(self._take, label, int(row["number"]), row["peer"])
@@ -310,12 +312,11 @@ class Bridge:
 
     def _deliver(self, where: Import, one: Crossing, over: Over) -> None:
         """SealError: it will never be taken. What may heal is waited for."""
-        client = self._in.get(where)
-        if client is None:
+        way = self._ways.get(where)
+        if way is None:
             over(Unavailable("its label does not come here any more"))
             return
-        topic, retain = f"@{where.peer}/{one.topic}", one.flags & 1 == 1
-        deliver_soon(client, topic, one.m1, retain, over, self._later, _KEYS_S)
+        way.put(f"@{where.peer}/{one.topic}", one.m1, one.flags & 1 == 1, over)
 
     def _later(self, work: Work) -> None:
         # Who ends has its clients tell, too: what has not been answered is brought again.

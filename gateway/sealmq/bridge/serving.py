@@ -5,6 +5,7 @@ they need is away or something else crosses, and say how they fare in a small fi
 from __future__ import annotations
 
 import asyncio
+import heapq
 import json
 import logging
 import os
@@ -16,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sealmq import garbage, logs, loops
 from sealmq.audit import Audit, AuditError
@@ -42,9 +43,10 @@ from .traffic import Over
 
 log = logging.getLogger("sealmq.bridge")
 
+# A NamedTuple's own constructor is a Python function.
+_new = tuple.__new__
 Work = Coroutine[Any, Any, None]
 Later = Callable[[Work], object]
-_Which = tuple[Passing, str, bytes, bool, Over, float]
 WAIT_S = 0.5, 15.0
 """Between two runs, at first and at most."""
 _PUBLISH_S = 15.0
@@ -53,6 +55,17 @@ _HEALS = (
     KgError, ClientError, SealError, LineLost, SiteError, FamilyError, FamilyConfigError, OSError,
     sqlite3.Error,
 )  # fmt: skip
+
+
+class _Waiting(NamedTuple):
+    """number: in the order in which they came. since: by the monotonic clock."""
+
+    number: int
+    topic: str
+    m1: bytes
+    retain: bool
+    over: Over
+    since: float
 
 
 class Changed(Exception):
@@ -100,44 +113,59 @@ async def deliver(
         await asyncio.sleep(0.2)
 
 
-def deliver_soon(
-    client: Passing,
-    topic: str,
-    m1: bytes,
-    retain: bool,
-    over: Over,
-    later: Later,
-    keys_s: float = 0.0,
-) -> None:
-    """As `deliver`, at once: `over` is told, once, None or the SealError. What has to wait, for
-    room, the broker or keys, is `later`'s."""
-    which = client, topic, m1, retain, over, keys_s
-    try:
-        sent = client.pass_on_nowait(topic, m1, retain, partial(_told, over, later, which))
-    except SealError as error:  # a topic that is too long below @PEER/, say
-        over(error)
-        return
-    if not sent:
-        later(_waits(*which))
+class Publishing:
+    """What one client publishes of other sites, each message once and until the broker has it or
+    never will: at once where it can be, and after those that came before it where these wait for
+    room, the broker or keys. What is under way already may pass them; there are fewer than a
+    reader's window has places. later: runs what waits. keys_s: as of `deliver`.
+    """
 
+    def __init__(self, client: Passing, later: Later, keys_s: float = 0.0) -> None:
+        self._client, self._later, self._keys_s = client, later, keys_s
+        self._number = 0
+        self._waiting: list[_Waiting] = []
+        self._works = False
 
-async def _waits(
-    client: Passing, topic: str, m1: bytes, retain: bool, over: Over, keys_s: float
-) -> None:
-    try:
-        await deliver(client, topic, m1, retain, keys_s=keys_s)
-    except SealError as error:
-        over(error)
-    else:
-        over(None)
+    def put(self, topic: str, m1: bytes, retain: bool, over: Over) -> None:
+        """over: is told, once, None or the SealError."""
+        self._number += 1
+        fields = self._number, topic, m1, retain, over, time.monotonic()
+        one: _Waiting = _new(_Waiting, fields)
+        if self._works:
+            heapq.heappush(self._waiting, one)
+            return
+        try:
+            sent = self._client.pass_on_nowait(topic, m1, retain, partial(self._told, one))
+        except SealError as error:  # a topic that is too long below @PEER/, say
+            over(error)
+            return
+        if not sent:
+            self._wait(one)
 
+    def _told(self, one: _Waiting, error: Exception | None) -> None:
+        if error is None or not _may_heal(error, self._keys_s):
+            one.over(error)
+        else:
+            log.info("publishing again: %s", error)
+            self._wait(one)
 
-def _told(over: Over, later: Later, which: _Which, error: Exception | None) -> None:
-    if error is None or not _may_heal(error, which[-1]):
-        over(error)
-    else:
-        log.info("publishing again: %s", error)
-        later(_waits(*which))
+    def _wait(self, one: _Waiting) -> None:
+        heapq.heappush(self._waiting, one)
+        if not self._works:
+            self._works = True
+            self._later(self._work())
+
+    async def _work(self) -> None:
+        while self._waiting:
+            one = heapq.heappop(self._waiting)
+            left = max(0.0, self._keys_s - (time.monotonic() - one.since))
+            try:
+                await deliver(self._client, one.topic, one.m1, one.retain, keys_s=left)
+            except SealError as error:
+                one.over(error)
+            else:
+                one.over(None)
+        self._works = False
 
 
 def _may_heal(error: Exception, keys_s: float) -> bool:

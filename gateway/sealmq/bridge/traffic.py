@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -57,6 +57,8 @@ class Handed(OrderedDict[Which, None]):
     def __init__(self, most: int = _HANDED, begun: float = 0.0) -> None:
         super().__init__()
         self._most, self.begun, self.over = most, begun, False
+        # Of each boot session what is judged again, in its order: what comes goes after it.
+        self.late: dict[bytes, deque[Callable[[], None]]] = {}
 
     def trim(self) -> None:
         """Those that went longest ago go."""
@@ -227,6 +229,9 @@ class Traffic:
             why = "replay: it has handed this over before"
             answer(*self._refused(neighbour, one, why))
             return
+        if (late := handed.late.get(sent[0])) is not None:
+            late.append(partial(self._judged, neighbour, handed, one, sent, answer))
+            return
         self._judged(neighbour, handed, one, sent, answer)
 
     def _judged(
@@ -236,7 +241,7 @@ class Traffic:
         again = neighbour, handed, one, sent, answer
         # Its token may not be known before the line's records are here.
         issuer = judge.issuer(neighbour, one.token)
-        if not issuer and _later(handed, partial(self._judged, *again)):
+        if not issuer and _later(handed, sent[0], partial(self._judged, *again)):
             return
         # Whoever calls a message another site's uses up none of that site's numbers.
         which = one.site + issuer.encode() + sent[0][len(one.site) :], sent[1]
@@ -249,8 +254,9 @@ class Traffic:
             answer(crossing.OK, "")
             return
         ruling = judge.message(neighbour, one.token, one.topic, now_ms())
-        if ruling.heals and not ruling.accept and _later(handed, partial(self._judged, *again)):
-            return
+        if ruling.heals and not ruling.accept:
+            if _later(handed, sent[0], partial(self._judged, *again)):
+                return
         here = self.imports.get((one.site, one.label))
         late = ""
         if here is None and ruling.accept and self.awaited.lacks(ruling.issuer):
@@ -351,12 +357,27 @@ class Traffic:
         self._audit("bridge-dropped", peer=neighbour, topic=topic, label=label, reason=why)
 
 
-def _later(handed: Handed, work: Callable[[], None]) -> bool:
+def _later(handed: Handed, origin: bytes, work: Callable[[], None]) -> bool:
     """Do it a little later, if the line's records may still be on their way."""
     if time.monotonic() - handed.begun >= _SETTLE_S:
         return False
-    asyncio.get_running_loop().call_later(0.2, _unless_over(handed, work))
+    if (late := handed.late.get(origin)) is not None:
+        late.append(work)
+        return True
+    handed.late[origin] = deque([work])
+    again = _unless_over(handed, partial(_again, handed, origin))
+    asyncio.get_running_loop().call_later(0.2, again)
     return True
+
+
+def _again(handed: Handed, origin: bytes) -> None:
+    """What waited, in its order, as far as it can be judged now."""
+    late = handed.late.pop(origin)
+    while late:
+        late.popleft()()
+        if (waits := handed.late.get(origin)) is not None:
+            waits.extend(late)
+            return
 
 
 def _unless_over(handed: Handed, work: Callable[[], None]) -> Callable[[], None]:

@@ -19,7 +19,7 @@ from sealmq.bridge.line import LineLost
 from sealmq.bridge.line import call as call_peer
 from sealmq.bridge.passing import Passing
 from sealmq.bridge.process import Bridge
-from sealmq.bridge.serving import Changed, deliver_soon
+from sealmq.bridge.serving import Changed, Publishing
 from sealmq.bridge.traffic import Import
 from sealmq.client import Options
 from sealmq.client.errors import ServerUnavailable, connect_refused, refusal
@@ -193,7 +193,7 @@ def test_a_mediator_may_not_have_heard_yet_of_keys_that_have_come(
         told: asyncio.Queue[Exception | None] = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
             later: Any = group.create_task
-            deliver_soon(client, "@north/a", b"m1", False, told.put_nowait, later, keys_s)
+            Publishing(client, later, keys_s).put("@north/a", b"m1", False, told.put_nowait)
             assert await told.get() is (None if tries == 3 else said)
         assert (client.tried, told.empty()) == (tries, True)
 
@@ -210,7 +210,7 @@ def test_what_can_not_be_sent_at_all_is_told_and_nothing_else_ends() -> None:
     client: Any = Client()
     told: list[Exception | None] = []
     later: Any = None
-    deliver_soon(client, "@north/a", b"m1", False, told.append, later, 10.0)
+    Publishing(client, later, 10.0).put("@north/a", b"m1", False, told.append)
     assert told == [said]
 
 
