@@ -19,7 +19,14 @@ from .gossip import RATED, Board, Said, read_ratings, signed_ratings
 from .paths import Edges, Least, Oriented, without
 from .ratings import WEIGHTS, Ratings, Weights
 from .sites import FORGED as INTRODUCTION_FORGED
-from .sites import INTRODUCED, Introduction, Sites, read_introduction, signed_introduction
+from .sites import (
+    INTRODUCED,
+    TOO_OFTEN,
+    Introduction,
+    Sites,
+    read_introduction,
+    signed_introduction,
+)
 from .tokens import (
     ANNOUNCED,
     CLASH,
@@ -108,7 +115,7 @@ class Exchange:
         weights: Weights = WEIGHTS,
     ) -> None:
         self.me, self.rules = me, rules
-        self._sign = sign
+        self._sign, self._public = sign, public
         self._sites = Sites(me, public)
         self._tokens = Tokens(self._sites.key)
         self._board = Board(self._sites.key)
@@ -230,6 +237,8 @@ class Exchange:
         except BadRecord as error:
             if error.rule in _CHARGED:
                 self.observe(neighbour, "bad-token", now_ms)
+            elif error.rule == TOO_OFTEN:
+                self.observe(neighbour, "rate", now_ms)
             elif error.rule == CLASH:
                 self._decisions.clear()
             return Answer(False, error.rule, str(error))
@@ -250,7 +259,7 @@ class Exchange:
             if made.by != neighbour:
                 raise malformed("a neighbour hands over its own introductions alone")
             before = self._sites.key(made.site)
-            if not self._sites.introduced(made, signature):
+            if not self._sites.introduced(made, signature, now_ms):
                 return Answer(True, KNOWN, "this introduction is known")
             if self._sites.key(made.site) != before:
                 self._key_changed(made.site, now_ms)
@@ -289,7 +298,7 @@ class Exchange:
             self._tell_all(INTRODUCED, site)
         for known in self._tokens.rekeyed(site):
             self._signers_changed(known)
-        self._forget()
+        self._decisions.clear()  # and no edges: a key is none
 
     # Tokens and messages
 
@@ -380,7 +389,7 @@ class Exchange:
         room = len(known.signatures) < MOST_SIGNERS
         if found.sign and self.me not in known.signers and room:
             signature = self._sign(signed_text(self.me, known.token.raw))
-            self._tokens.sign(known, self.me, signature)
+            self._tokens.sign(known, self.me, signature, self._public)
             self._signers_changed(known)
         for other in found.to:
             self._announce(known, other)
@@ -481,7 +490,10 @@ class Exchange:
         """Every second or so: what is over goes, ratings are computed anew when they are due."""
         self._now_ms = now_ms
         self._events.settle(now_ms)
-        self._tokens.tick(now_ms)
+        for site in self._sites.tick(now_ms):
+            self._key_changed(site, now_ms)
+        for known in self._tokens.tick(now_ms):
+            self._signers_changed(known)
         version = self._board.version
         self._board.tick(now_ms, frozenset(self._sites))
         if self._board.version != version:
@@ -586,10 +598,11 @@ class Exchange:
     def _kept(self, key: bytes) -> bytes | None:
         kind, which = key[:1], key[1:]
         if kind == _TOKEN:
-            known = self._tokens.get(which)
+            # One that does not count for now stays: its issuer's key may come back any minute.
+            known = self._tokens.held(which)
             if known is None:
                 return None
-            return pack(BROUGHT, known.by.encode()) + announcement(known.token, known.signatures)
+            return pack(BROUGHT, known.by.encode()) + announcement(known.token, known.kept)
         by, _, of = which.decode().partition("\0")
         if kind == _SITE:
             return self._sites.record(by, of)
