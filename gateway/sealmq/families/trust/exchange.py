@@ -50,6 +50,10 @@ PERIOD_MS = 60_000
 VALID_MS = 60 * PERIOD_MS
 """How long what a site says of others counts, which clocks that differ shorten."""
 MOST_DECISIONS = 16_384
+EDGES_A_SECOND = 8192
+"""Of the graph that are gone through, about 0.1 s of work: what others say of each other counts at
+once up to that, and else as soon as the seconds that have passed pay for it, at most PERIOD_MS
+later. So who says ever new ratings makes nobody build large graphs again and again."""
 REMIND_MS = 10 * PERIOD_MS
 """A neighbour that hears of a token again was told it again after so long: it may not have taken
 it, for want of a key or of room."""
@@ -135,6 +139,9 @@ class Exchange:
         self._introductions: dict[str, Introduction] = {}
         self._decisions: dict[tuple[str, bytes, str], Decision] = {}
         self._graph: Edges | None = None
+        # Edges gone through that no second has paid for yet; whether ratings wait for that.
+        self._owed = 0
+        self._stale = False
         self._views: dict[str, tuple[Oriented, Mapping[str, Least]]] = {}
 
     def judge_by(self, rules: Rules, weights: Weights) -> None:
@@ -249,10 +256,11 @@ class Exchange:
             return self._token(neighbour, *read_announcement(record), now_ms)
         if kind == RATED:
             said, signature = read_ratings(record)
-            if said.rater == self.me or not self._board.take(said, signature, now_ms):
+            mine = said.rater == self.me
+            if mine or not self._board.take(said, signature, now_ms, neighbour):
                 return Answer(True, KNOWN, "these ratings are known")
             self._tell_all(RATED, said.rater, neighbour)
-            self._forget()
+            self._rated_anew()
             return Answer(True, TAKEN, f"ratings of {said.rater}")
         if kind == INTRODUCED:
             made, signature = read_introduction(record)
@@ -488,7 +496,9 @@ class Exchange:
 
     def tick(self, now_ms: int) -> None:
         """Every second or so: what is over goes, ratings are computed anew when they are due."""
+        passed_ms = min(max(now_ms - self._now_ms, 0), PERIOD_MS)
         self._now_ms = now_ms
+        self._owed = max(0, self._owed - EDGES_A_SECOND * passed_ms // 1000)
         self._events.settle(now_ms)
         for site in self._sites.tick(now_ms):
             self._key_changed(site, now_ms)
@@ -496,8 +506,8 @@ class Exchange:
             self._signers_changed(known)
         version = self._board.version
         self._board.tick(now_ms, frozenset(self._sites))
-        if self._board.version != version:
-            self._forget()
+        if self._stale or self._board.version != version:
+            self._rated_anew()
         if now_ms >= self._due_ms:
             self._due_ms = now_ms + PERIOD_MS
             self._rate(now_ms)
@@ -544,16 +554,28 @@ class Exchange:
         """The graph of ratings by which is decided."""
         if self._graph is None:
             self._graph = without(self._board.edges(), self._ratings.blocked)
+            self._owes(len(self._graph))
         return self._graph
 
     def _view(self, issuer: str) -> tuple[Oriented, Mapping[str, Least]]:
         found = self._views.get(issuer)
         if found is None:
             graph = Oriented(self.edges(), issuer)
+            self._owes(len(self.edges()))
             found = self._views[issuer] = graph, graph.least(self.me, self.rules.measure)
         return found
 
+    def _owes(self, edges: int) -> None:
+        self._owed = min(self._owed + edges, EDGES_A_SECOND * PERIOD_MS // 1000)
+
+    def _rated_anew(self) -> None:
+        """Others have: it counts as soon as it may."""
+        self._stale = self._owed > EDGES_A_SECOND
+        if not self._stale:
+            self._forget()
+
     def _forget(self) -> None:
+        self._stale = False
         self._graph = None
         self._views.clear()
         self._decisions.clear()

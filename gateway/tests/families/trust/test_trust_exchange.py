@@ -23,11 +23,13 @@ from families.trust.trust_world import (
 )
 from sealmq.families import signatures
 from sealmq.families.trust import exchange as x
+from sealmq.families.trust import gossip as g
 from sealmq.families.trust import sites as s
 from sealmq.families.trust import tokens as t
 from sealmq.families.trust.decide import ACCEPTED, HANDED, NOT_ACCEPTED, SIGNED, Rules
 from sealmq.families.trust.events import SETTLE_MS
 from sealmq.families.trust.gossip import Said, signed_ratings
+from sealmq.families.trust.paths import Edges, Oriented
 from sealmq.families.trust.ratings import SCALE, rate
 from sealmq.families.trust.sites import Introduction, signed_introduction
 from sealmq.families.trust.tokens import Token, announcement, signed_text
@@ -811,3 +813,87 @@ def test_a_token_whose_issuer_s_key_is_away_stays_on_disk(world: World) -> None:
     held = again.known(one.id)
     assert held is not None
     assert held.signers == {"b9", "b5"}
+
+
+def test_ever_new_ratings_build_no_graph_again_and_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, tokens = world["b6"], []
+    for issuer in ("b1", "b2", "b3", "b5"):
+        tokens.append(world.grant(issuer, "c"))
+        world.publish(issuer, "c", "a/x")
+    monkeypatch.setattr(x, "EDGES_A_SECOND", 2 * 7 * 2 * len(LINKS))
+    built: list[str] = []
+
+    def counted(edges: Edges, issuer: str) -> Oriented:
+        built.append(issuer)
+        return Oriented(edges, issuer)
+
+    monkeypatch.setattr(x, "Oriented", counted)
+
+    def says(rating: int) -> None:
+        said = Said("b4", world.now + rating, END, {"b2": 5000, "b3": rating, "b6": 5000})
+        assert judge.receive("b4", signed_ratings(said, sign_as("b4")), world.now).rule == x.TAKEN
+        for token in tokens:
+            judge.message("b5", token.id, "a/x", world.now)
+
+    judge._owed = 0
+    says(1)
+    assert judge.edges()["b3", "b4"] == 1, "what costs little counts at once"
+    for rating in range(2, 100):
+        says(rating)
+    work = len(built)
+    assert work <= 4 * len(tokens), "two seconds' worth, and what was under way"
+    for second in range(1, 11):
+        judge.tick(world.now + 1000 * second)
+        says(100 + second)
+    assert len(built) <= work + 10 * 14, "and each second what it pays for"
+    judge.tick(world.now + x.PERIOD_MS)
+    assert judge.edges()["b3", "b4"] == 110, "nothing is lost"
+
+
+def test_ratings_count_at_the_latest_after_a_minute_and_a_block_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = world["b6"]
+    judge.edges()
+    monkeypatch.setattr(x, "EDGES_A_SECOND", 1)
+    judge._forget()
+    for _ in range(100):
+        judge._owes(len(judge.edges()))
+    said = Said("b4", world.now + 1, END, {"b2": 17, "b3": 4000, "b6": 5000})
+    assert judge.receive("b4", signed_ratings(said, sign_as("b4")), world.now).rule == x.TAKEN
+    assert judge.edges()["b2", "b4"] != 17
+    judge._due_ms = world.now + 10 * x.PERIOD_MS
+    for second in range(60):
+        judge.tick(world.now + 1000 * second)
+    judge.tick(world.now + x.PERIOD_MS)
+    assert judge.edges()["b2", "b4"] == 17
+    judge._owes(1000)
+    for _ in range(60):
+        judge.observe("b4", "rate", world.now)
+    judge.tick(world.now + x.PERIOD_MS)
+    assert not any("b4" in pair for pair in judge.edges())
+
+
+def test_ratings_that_one_neighbour_brings_are_bounded_and_take_no_room_from_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, share = world["b6"], world["b6"]._board._brought
+    most = max(share("b4", but=""), share("b5", but="")) + 4
+    monkeypatch.setattr(g, "MOST_OF_NEIGHBOUR", most)
+    room = most - share("b5", but="")
+    for site in ("b8", "b9"):
+        introduces(world, "b5", site, public(site))
+
+    def brings(by: str, rater: str, count: int, serial: int) -> str:
+        others = {f"x{n}": 1 for n in range(count)}
+        said = signed_ratings(Said(rater, world.now + serial, END, others), sign_as(rater))
+        return judge.receive(by, said, world.now).rule
+
+    assert [brings("b5", "b9", room - 1, 1), brings("b5", "b8", 2, 1)] == [x.TAKEN, g.FULL]
+    assert brings("b5", "b8", 1, 1) == x.TAKEN, "what was refused has used nothing up"
+    assert brings("b5", "b9", room, 2) == g.FULL
+    assert brings("b5", "b9", room - 2, 2) == x.TAKEN, "its newest take the place of older ones"
+    assert brings("b4", "b8", 4, 2) == x.TAKEN, "in the share of who brings them now"
+    assert brings("b5", "b9", room, 3) == x.TAKEN
