@@ -54,6 +54,8 @@ WAIT_S = 0.5, 15.0
 # Of records, and of packets, so much is sent a second, and twice as much is read: neither takes
 # anything from the other. A record of 16 KiB may hold 90 signatures, which take 9 ms.
 RATE, BURST, EACH = 128 << 10, 512 << 10, 1024
+# After so much work for one neighbour it is the others' turn: who hears nothing ends its line.
+TURN_S = 0.01
 _BACKLOG, _UNREAD = 1 << 20, 16 << 20
 _SENT = 8192
 
@@ -304,7 +306,7 @@ class Neighbour:
             frames = await line.receive_some()
             if line.backlog > _UNREAD:
                 raise LineLost("it does not read what it is sent")
-            answered = False
+            answered, begun = False, time.monotonic()
             for kind, body in frames:
                 if kind == MESSAGE:
                     self._message(line, body)
@@ -325,6 +327,9 @@ class Neighbour:
                     line.send(PONG)
                 elif kind not in (HELLO, PONG):
                     raise LineLost(f"a frame of type {kind}")
+                if time.monotonic() - begun >= TURN_S:
+                    await asyncio.sleep(0)
+                    begun = time.monotonic()
             if answered and self._full:
                 self.news.set()
 

@@ -245,6 +245,27 @@ def test_a_flood_of_records_is_not_read_and_is_charged() -> None:
     assert host.observed == ["rate"] * (200 - host.records)
 
 
+def test_others_have_their_turn_while_a_neighbour_s_records_are_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(neighbour, "TURN_S", 0.0)
+    turns: list[int] = []
+
+    async def scene() -> None:
+        host, line = Host(), Line(*[(RECORD, b"r")] * 20)
+        one = Neighbour(host, Peer("b1", "ab" * 32))  # type: ignore[arg-type]
+        one._reads = {RECORD: Budget(RATE, BURST, 0)}
+        reading = asyncio.create_task(one._read(line))  # type: ignore[arg-type]
+        while not reading.done():
+            turns.append(host.records)
+            await asyncio.sleep(0)
+        with pytest.raises(LineLost):
+            await reading
+
+    asyncio.run(scene())
+    assert turns == list(range(21))
+
+
 def test_packets_have_a_budget_of_their_own_and_those_that_are_none_are_charged() -> None:
     host, _ = read(*[(FAR, bytes(16 << 10))] * 200, *[(RECORD, b"r")] * 9)
     assert host.records == 9, "a flood of packets, which may be another site's, takes no records"

@@ -19,7 +19,14 @@ from .gossip import RATED, Board, Said, read_ratings, signed_ratings
 from .paths import Edges, Least, Oriented, without
 from .ratings import WEIGHTS, Ratings, Weights
 from .sites import FORGED as INTRODUCTION_FORGED
-from .sites import INTRODUCED, Introduction, Sites, read_introduction, signed_introduction
+from .sites import (
+    INTRODUCED,
+    TOO_OFTEN,
+    Introduction,
+    Sites,
+    read_introduction,
+    signed_introduction,
+)
 from .tokens import (
     ANNOUNCED,
     CLASH,
@@ -43,6 +50,10 @@ PERIOD_MS = 60_000
 VALID_MS = 60 * PERIOD_MS
 """How long what a site says of others counts, which clocks that differ shorten."""
 MOST_DECISIONS = 16_384
+EDGES_A_SECOND = 8192
+"""Of the graph that are gone through, about 0.1 s of work: what others say of each other counts at
+once up to that, and else as soon as the seconds that have passed pay for it, at most PERIOD_MS
+later. So who says ever new ratings makes nobody build large graphs again and again."""
 REMIND_MS = 10 * PERIOD_MS
 """A neighbour that hears of a token again was told it again after so long: it may not have taken
 it, for want of a key or of room."""
@@ -108,7 +119,7 @@ class Exchange:
         weights: Weights = WEIGHTS,
     ) -> None:
         self.me, self.rules = me, rules
-        self._sign = sign
+        self._sign, self._public = sign, public
         self._sites = Sites(me, public)
         self._tokens = Tokens(self._sites.key)
         self._board = Board(self._sites.key)
@@ -128,6 +139,9 @@ class Exchange:
         self._introductions: dict[str, Introduction] = {}
         self._decisions: dict[tuple[str, bytes, str], Decision] = {}
         self._graph: Edges | None = None
+        # Edges gone through that no second has paid for yet; whether ratings wait for that.
+        self._owed = 0
+        self._stale = False
         self._views: dict[str, tuple[Oriented, Mapping[str, Least]]] = {}
 
     def judge_by(self, rules: Rules, weights: Weights) -> None:
@@ -230,6 +244,8 @@ class Exchange:
         except BadRecord as error:
             if error.rule in _CHARGED:
                 self.observe(neighbour, "bad-token", now_ms)
+            elif error.rule == TOO_OFTEN:
+                self.observe(neighbour, "rate", now_ms)
             elif error.rule == CLASH:
                 self._decisions.clear()
             return Answer(False, error.rule, str(error))
@@ -240,17 +256,18 @@ class Exchange:
             return self._token(neighbour, *read_announcement(record), now_ms)
         if kind == RATED:
             said, signature = read_ratings(record)
-            if said.rater == self.me or not self._board.take(said, signature, now_ms):
+            mine = said.rater == self.me
+            if mine or not self._board.take(said, signature, now_ms, neighbour):
                 return Answer(True, KNOWN, "these ratings are known")
             self._tell_all(RATED, said.rater, neighbour)
-            self._forget()
+            self._rated_anew()
             return Answer(True, TAKEN, f"ratings of {said.rater}")
         if kind == INTRODUCED:
             made, signature = read_introduction(record)
             if made.by != neighbour:
                 raise malformed("a neighbour hands over its own introductions alone")
             before = self._sites.key(made.site)
-            if not self._sites.introduced(made, signature):
+            if not self._sites.introduced(made, signature, now_ms):
                 return Answer(True, KNOWN, "this introduction is known")
             if self._sites.key(made.site) != before:
                 self._key_changed(made.site, now_ms)
@@ -289,7 +306,7 @@ class Exchange:
             self._tell_all(INTRODUCED, site)
         for known in self._tokens.rekeyed(site):
             self._signers_changed(known)
-        self._forget()
+        self._decisions.clear()  # and no edges: a key is none
 
     # Tokens and messages
 
@@ -380,7 +397,7 @@ class Exchange:
         room = len(known.signatures) < MOST_SIGNERS
         if found.sign and self.me not in known.signers and room:
             signature = self._sign(signed_text(self.me, known.token.raw))
-            self._tokens.sign(known, self.me, signature)
+            self._tokens.sign(known, self.me, signature, self._public)
             self._signers_changed(known)
         for other in found.to:
             self._announce(known, other)
@@ -479,13 +496,18 @@ class Exchange:
 
     def tick(self, now_ms: int) -> None:
         """Every second or so: what is over goes, ratings are computed anew when they are due."""
+        passed_ms = min(max(now_ms - self._now_ms, 0), PERIOD_MS)
         self._now_ms = now_ms
+        self._owed = max(0, self._owed - EDGES_A_SECOND * passed_ms // 1000)
         self._events.settle(now_ms)
-        self._tokens.tick(now_ms)
+        for site in self._sites.tick(now_ms):
+            self._key_changed(site, now_ms)
+        for known in self._tokens.tick(now_ms):
+            self._signers_changed(known)
         version = self._board.version
         self._board.tick(now_ms, frozenset(self._sites))
-        if self._board.version != version:
-            self._forget()
+        if self._stale or self._board.version != version:
+            self._rated_anew()
         if now_ms >= self._due_ms:
             self._due_ms = now_ms + PERIOD_MS
             self._rate(now_ms)
@@ -532,16 +554,28 @@ class Exchange:
         """The graph of ratings by which is decided."""
         if self._graph is None:
             self._graph = without(self._board.edges(), self._ratings.blocked)
+            self._owes(len(self._graph))
         return self._graph
 
     def _view(self, issuer: str) -> tuple[Oriented, Mapping[str, Least]]:
         found = self._views.get(issuer)
         if found is None:
             graph = Oriented(self.edges(), issuer)
+            self._owes(len(self.edges()))
             found = self._views[issuer] = graph, graph.least(self.me, self.rules.measure)
         return found
 
+    def _owes(self, edges: int) -> None:
+        self._owed = min(self._owed + edges, EDGES_A_SECOND * PERIOD_MS // 1000)
+
+    def _rated_anew(self) -> None:
+        """Others have: it counts as soon as it may."""
+        self._stale = self._owed > EDGES_A_SECOND
+        if not self._stale:
+            self._forget()
+
     def _forget(self) -> None:
+        self._stale = False
         self._graph = None
         self._views.clear()
         self._decisions.clear()
@@ -586,10 +620,11 @@ class Exchange:
     def _kept(self, key: bytes) -> bytes | None:
         kind, which = key[:1], key[1:]
         if kind == _TOKEN:
-            known = self._tokens.get(which)
+            # One that does not count for now stays: its issuer's key may come back any minute.
+            known = self._tokens.held(which)
             if known is None:
                 return None
-            return pack(BROUGHT, known.by.encode()) + announcement(known.token, known.signatures)
+            return pack(BROUGHT, known.by.encode()) + announcement(known.token, known.kept)
         by, _, of = which.decode().partition("\0")
         if kind == _SITE:
             return self._sites.record(by, of)

@@ -21,6 +21,8 @@ RATED = b"sealmq-ratings-1"
 MOST_RATED = 128
 """Neighbours of one site."""
 MOST_RATERS = 1024
+MOST_OF_NEIGHBOUR = 4096
+"""Ratings that one neighbour has brought, of all raters together: each is an edge of the graph."""
 UNKNOWN = "trust.ratings.unknown-site"
 FORGED = "trust.ratings.forged"
 EXPIRED = "trust.ratings.expired"
@@ -73,14 +75,16 @@ class Board:
     def __init__(self, key: Callable[[str], bytes | None]) -> None:
         self._key = key
         self._said: dict[str, tuple[Said, bytes]] = {}
+        # The neighbour that has brought what a site says.
+        self._by: dict[str, str] = {}
         self.version = 0
         """Rises with each change."""
 
     def __len__(self) -> int:
         return len(self._said)
 
-    def take(self, said: Said, signature: bytes, now_ms: int) -> bool:
-        """Whether it is news. BadRecord."""
+    def take(self, said: Said, signature: bytes, now_ms: int, by: str = "") -> bool:
+        """Whether it is news; `by` has brought it, "": this site. BadRecord."""
         public = self._key(said.rater)
         if public is None:
             raise BadRecord(UNKNOWN, f"{said.rater} is not known here")
@@ -93,11 +97,22 @@ class Board:
             raise BadRecord(TOO_LONG, f"these ratings of {said.rater} would hold for too long")
         if before is None and len(self._said) >= MOST_RATERS:
             raise BadRecord(FULL, f"{MOST_RATERS} sites rate others")
+        if by and self._brought(by, but=said.rater) + len(said.ratings) > MOST_OF_NEIGHBOUR:
+            raise BadRecord(FULL, f"{by} has brought {MOST_OF_NEIGHBOUR} ratings")
         if not is_signed(public, said.raw, signature):
             raise BadRecord(FORGED, f"{said.rater} has not signed these ratings")
         self._said[said.rater] = (said, signature)
+        self._by[said.rater] = by
         self.version += 1
         return True
+
+    def _brought(self, by: str, but: str) -> int:
+        # Who brings a site's newest ratings has them in its share: nobody fills another's.
+        return sum(
+            len(self._said[rater][0].ratings)
+            for rater, whose in self._by.items()
+            if whose == by and rater != but
+        )
 
     def raters(self) -> Iterator[str]:
         """Who has said something."""
@@ -114,7 +129,7 @@ class Board:
         """What is over goes, and what sites have said that are known no more."""
         for rater, (said, _) in list(self._said.items()):
             if now_ms >= said.until_ms or rater not in known:
-                del self._said[rater]
+                del self._said[rater], self._by[rater]
                 self.version += 1
 
     def edges(self) -> Edges:

@@ -10,6 +10,10 @@ A message names its token by 8 bytes. Who makes 2^32 tokens finds two with one i
 knows which of them a message means, so nothing that names it is taken, and no neighbour is charged
 for it.
 
+A signature that was right by a key is tried with no other one: it is kept with that key, so a key
+that goes and comes back has nothing verified anew. Those that came before their signer's key are
+tried a few at a time: no record of a neighbour's keeps all others waiting.
+
 A token that is not accepted yet is kept, since messages decide that. Each neighbour has a share for
 those that it was the first to bring, and each issuer one, so nobody's fills up another's.
 """
@@ -48,6 +52,8 @@ MOST_SIGNERS = 90
 """A record of the longest token, with so many of the longest names, fits into MOST_BYTES."""
 MOST_UNVERIFIED = 16
 """Signatures of a token by sites whose key is not known yet."""
+MOST_TRIED = 256
+"""Of one signer at once, when its key is known at last: 26 ms. The others follow with `tick`."""
 MOST_OF_ISSUER = 4096
 MOST_OF_NEIGHBOUR = 8192
 """Brought by one neighbour first, whoever has issued them."""
@@ -158,6 +164,11 @@ class Known:
     signatures: dict[str, bytes] = field(default_factory=dict)
     signers: frozenset[str] = frozenset()
     unverified: dict[str, bytes] = field(default_factory=dict)
+    """Those that do not count: their signer's key is not known, or they are not right by it."""
+    right_by: dict[str, bytes] = field(default_factory=dict)
+    """The key by which a signature, of either kind, was right."""
+    wrong_by: dict[str, bytes] = field(default_factory=dict)
+    """Of one that was right by none so far: the last key that it was tried with."""
     by: str = ""
     """The neighbour that was the first to bring it; "": this site itself."""
     clashes: bool = False
@@ -168,9 +179,28 @@ class Known:
         """Whether its issuer has signed it, by the key that the issuer has now."""
         return self.token.issuer in self.signers
 
-    def add(self, signer: str, signature: bytes) -> None:
+    @property
+    def kept(self) -> dict[str, bytes]:
+        """Signatures that are right or were so, the issuer's first, as many as a record holds."""
+        held = {**self.unverified, **self.signatures}
+        first = sorted(
+            self.right_by,
+            key=lambda who: (who != self.token.issuer, who not in self.signatures, who),
+        )
+        return {who: held[who] for who in first[:MOST_SIGNERS]}
+
+    def add(self, signer: str, signature: bytes, key: bytes) -> None:
+        """It is right by this key."""
         self.signatures[signer] = signature
         self.signers |= {signer}
+        self.right_by[signer] = key
+        self.unverified.pop(signer, None)
+        self.wrong_by.pop(signer, None)
+
+    def shelve(self, signer: str) -> None:
+        """The signature by which it was one counts no more, and is kept."""
+        self.unverified[signer] = self.signatures.pop(signer)
+        self.signers -= {signer}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +226,8 @@ class Tokens:
         self._newest: dict[tuple[str, str], tuple[int, bytes]] = {}
         self._of_issuer: Counter[str] = Counter()
         self._of_neighbour: Counter[str] = Counter()
+        # Signers of whose signatures not all have been tried with their key.
+        self._waiting: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -207,6 +239,10 @@ class Tokens:
         """One that counts."""
         known = self._by_id.get(id)
         return known if known is not None and known.counts else None
+
+    def held(self, id: bytes) -> Known | None:
+        """One that counts, or will when its issuer's key is in no doubt any more."""
+        return self._by_id.get(id)
 
     def newest(self, issuer: str, client: str) -> Known | None:
         """The token of an issuer for a client."""
@@ -262,9 +298,9 @@ class Tokens:
         found = self._by_id[token.id] = Known(token, by=by)
         return found
 
-    def sign(self, known: Known, signer: str, signature: bytes) -> None:
-        """This signature of it is right."""
-        known.add(signer, signature)
+    def sign(self, known: Known, signer: str, signature: bytes, key: bytes) -> None:
+        """This signature of it is right by the signer's key."""
+        known.add(signer, signature, key)
         self.changed.add(known.token.id)
 
     def _unite(self, known: Known, signatures: Mapping[str, bytes]) -> Announced:
@@ -274,12 +310,14 @@ class Tokens:
                 continue
             key = self._key(signer)
             if key is None:
-                if len(known.unverified) < MOST_UNVERIFIED:
+                # One that was right stays: nobody puts another in its place while its key is away.
+                if signer not in known.right_by and len(known.unverified) < MOST_UNVERIFIED:
                     known.unverified[signer] = made
+                    known.wrong_by.pop(signer, None)
             elif len(known.signatures) >= MOST_SIGNERS - 1:  # one place is for this site itself
                 break
             elif is_signed(key, signed_text(signer, known.token.raw), made):
-                self.sign(known, signer, made)
+                self.sign(known, signer, made, key)
                 fresh.append(signer)
             else:
                 forged.append(signer)
@@ -291,21 +329,35 @@ class Tokens:
         doubtful for a while ends nothing for good, and brings no older token back. Gives those
         with a new signer.
         """
-        fresh = []
+        key = self._key(site)
+        self._waiting.pop(site, None)
+        fresh, tried = [], 0
         for known in self._by_id.values():
-            before = known.signatures.pop(site, None) or known.unverified.pop(site, None)
-            known.signers -= {site}
-            if before is None:
+            if site in known.signatures:
+                if known.right_by[site] != key:
+                    known.shelve(site)
                 continue
-            self.changed.add(known.token.id)
-            if self._unite(known, {site: before}).fresh:
+            made = known.unverified.get(site)
+            if made is None or key is None or len(known.signatures) >= MOST_SIGNERS - 1:
+                continue
+            if site not in known.right_by and known.wrong_by.get(site) != key:
+                if tried == MOST_TRIED:
+                    self._waiting[site] = None
+                    continue
+                tried += 1
+                if is_signed(key, signed_text(site, known.token.raw), made):
+                    self.sign(known, site, made, key)
+                    fresh.append(known)
+                else:
+                    known.wrong_by[site] = key
+            elif known.right_by.get(site) == key:
+                known.add(site, made, key)
                 fresh.append(known)
-            else:
-                known.unverified[site] = before
         return fresh
 
-    def tick(self, now_ms: int) -> None:
-        """What is over goes."""
+    def tick(self, now_ms: int) -> list[Known]:
+        """What is over goes; signatures that wait are tried, of one signer, as after `rekeyed`."""
         for known in [k for k in self._by_id.values() if now_ms >= k.token.until_ms]:
             self._by_id.pop(known.token.id)
             self.changed.add(known.token.id)
+        return self.rekeyed(next(iter(self._waiting))) if self._waiting else []

@@ -23,10 +23,13 @@ from families.trust.trust_world import (
 )
 from sealmq.families import signatures
 from sealmq.families.trust import exchange as x
+from sealmq.families.trust import gossip as g
+from sealmq.families.trust import sites as s
 from sealmq.families.trust import tokens as t
 from sealmq.families.trust.decide import ACCEPTED, HANDED, NOT_ACCEPTED, SIGNED, Rules
 from sealmq.families.trust.events import SETTLE_MS
 from sealmq.families.trust.gossip import Said, signed_ratings
+from sealmq.families.trust.paths import Edges, Oriented
 from sealmq.families.trust.ratings import SCALE, rate
 from sealmq.families.trust.sites import Introduction, signed_introduction
 from sealmq.families.trust.tokens import Token, announcement, signed_text
@@ -623,3 +626,274 @@ def test_the_longest_token_with_all_its_signers_fits_into_a_record() -> None:
     record = pack(x.BROUGHT, b"b" * 64) + announcement(made, dict.fromkeys(names, bytes(64)))
     assert t.read_announcement(announcement(made, dict.fromkeys(names, bytes(64))))[0] == made
     assert len(record) <= MOST_BYTES
+
+
+# --- what a neighbour's records cost ---
+
+
+class Verified:
+    """How often somebody's signature was verified."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.count, true = 0, signatures.is_signed
+
+        def counted(public: bytes, text: bytes, signature: bytes) -> bool:
+            self.count += 1
+            return true(public, text, signature)
+
+        patch.setattr(t, "is_signed", counted)
+
+    def since(self) -> int:
+        found, self.count = self.count, 0
+        return found
+
+
+def introduces(world: World, by: str, site: str, key: bytes) -> str:
+    """To b6, something new each time."""
+    serial = max(
+        (made.serial for made, _ in world["b6"]._sites._introduced[by].values()), default=0
+    )
+    made = Introduction(by, site, key, max(serial, world.now) + 1)
+    return world["b6"].receive(by, signed_introduction(made, sign_as(by)), world.now).rule
+
+
+def brought(world: World, count: int, *signers: str) -> list[Token]:
+    """Tokens of the first of these that b5 has told b6."""
+    some = [Token(signers[0], f"c{n}", ("a",), (), 1, END) for n in range(count)]
+    for one in some:
+        assert world["b6"].receive("b5", announcement(one, signed(one, *signers)), world.now).ok
+    return some
+
+
+def counting(world: World, some: list[Token], signer: str) -> int:
+    """Those that b6 takes the signer's signature of for right."""
+    held = [world["b6"].known(one.id) for one in some]
+    return sum(known is not None and signer in known.signers for known in held)
+
+
+def test_a_key_that_goes_and_comes_back_has_nothing_verified_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = world["b6"]
+    introduces(world, "b5", "b9", public("b9"))
+    some = brought(world, 20, "b9", "b5")
+    verified = Verified(monkeypatch)
+    judge.changes()
+    for _ in range(3):
+        for key, counts in ((b"", 0), (public("evil"), 0), (public("b9"), 20)):
+            judge.tick(world.now)
+            assert introduces(world, "b5", "b9", key) == x.TAKEN
+            assert counting(world, some, "b9") == counts
+            world.now += s.STEADY_MS
+            assert len(judge.changes()) <= 2, "the introduction, and no token"
+    assert verified.since() == 0
+    # What was right by one key is right by no other one, and a new signature by that one counts.
+    judge.tick(world.now)
+    introduces(world, "b5", "b9", public("evil"))
+    new = {"b9": sign_as("evil")(signed_text("b9", some[0].raw))}
+    assert judge.receive("b5", announcement(some[0], new), world.now).rule == x.TAKEN
+    assert counting(world, some, "b9") == 1
+
+
+def test_a_key_goes_at_once_and_comes_back_once_a_minute(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = world["b6"]
+    introduces(world, "b5", "b9", public("b9"))
+    some = brought(world, 3, "b9")
+    looked: list[str] = []
+    true = t.Tokens.rekeyed
+
+    def counted(self: t.Tokens, site: str) -> list[t.Known]:
+        looked.append(site)
+        return true(self, site)
+
+    monkeypatch.setattr(t.Tokens, "rekeyed", counted)
+    for key in (b"", public("b9"), public("evil"), b"", public("b9")):
+        assert introduces(world, "b5", "b9", key) == x.TAKEN
+        judge.tick(world.now)
+        assert (judge.key("b9"), counting(world, some, "b9")) == (None, 0)
+        assert judge.doubtful() == []
+    assert looked == ["b9"]
+    judge.tick(world.now + s.STEADY_MS - 1)
+    assert judge.key("b9") is None
+    judge.tick(world.now + s.STEADY_MS)
+    assert (judge.key("b9"), counting(world, some, "b9")) == (public("b9"), 3)
+    assert looked == ["b9", "b9"]
+    # A clock that was set back, and what the operator says, keep nobody waiting.
+    introduces(world, "b5", "b9", b"")
+    introduces(world, "b5", "b9", public("b9"))
+    judge.tick(world.now)
+    assert judge.key("b9") == public("b9")
+    introduces(world, "b4", "b8", public("b8"))
+    introduces(world, "b4", "b8", public("evil"))
+    judge.pin("b8", public("b8"), world.now)
+    assert judge.key("b8") == public("b8")
+
+
+def test_keys_that_wait_come_a_few_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s, "MOST_COME", 2)
+    judge, names = world["b6"], [f"x{n}" for n in range(5)]
+    for key in (public("one"), public("other")):
+        for name in names:
+            introduces(world, "b5", name, key)
+    found = []
+    for second in range(4):
+        judge.tick(world.now + s.STEADY_MS + second)
+        found.append(sum(judge.key(name) == public("other") for name in names))
+    assert found == [2, 4, 5, 5]
+
+
+def test_who_says_ever_new_things_of_a_site_is_refused_and_charged(world: World) -> None:
+    judge = world["b6"]
+    before = judge._ratings.evidence("b5", world.now)[1]
+    keys = [public("b9"), b""] * s.MOST_NEWS
+    found = [introduces(world, "b5", "b9", key) for key in keys]
+    assert found == [x.TAKEN] * s.MOST_NEWS + [s.TOO_OFTEN] * s.MOST_NEWS
+    assert judge._ratings.evidence("b5", world.now)[1] == before + 5 * s.MOST_NEWS
+    assert introduces(world, "b5", "b8", public("b8")) == x.TAKEN, "others it may introduce"
+    assert introduces(world, "b4", "b9", public("b9")) == x.TAKEN, "and so may others"
+    world.now += s.STEADY_MS
+    judge.tick(world.now)
+    assert introduces(world, "b5", "b9", public("b9")) == x.TAKEN
+
+
+def test_signatures_that_came_before_their_key_are_tried_a_few_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(t, "MOST_TRIED", 4)
+    some = brought(world, 10, "b5", "b9")
+    wrong = Token("b5", "wrong", ("a",), (), 1, END)
+    made = signed(wrong, "b5") | {"b9": sign_as("b4")(b"")}
+    assert world["b6"].receive("b5", announcement(wrong, made), world.now).ok
+    assert counting(world, some, "b9") == 0
+    verified, found = Verified(monkeypatch), []
+    introduces(world, "b5", "b9", public("b9"))
+    for _ in range(4):
+        found.append((verified.since(), counting(world, some, "b9")))
+        world["b6"].tick(world.now)
+    assert found == [(4, 4), (4, 8), (3, 10), (0, 10)]
+    assert counting(world, [wrong], "b9") == 0
+
+
+def test_nobody_puts_another_signature_in_the_place_of_one_whose_key_is_away(world: World) -> None:
+    judge = world["b6"]
+    introduces(world, "b5", "b9", public("b9"))
+    [one] = brought(world, 1, "b5", "b9")
+    introduces(world, "b5", "b9", b"")
+    junk = signed(one, "b5") | {"b9": bytes(64)}
+    assert judge.receive("b4", announcement(one, junk), world.now).ok
+    # It survives a restart, too, and counts as what it is.
+    kept = [row for key, row in judge.changes() if key == b"t" + one.id]
+    assert signed(one, "b9")["b9"] in (kept[0] or b"")
+    world.now += s.STEADY_MS
+    judge.tick(world.now)
+    introduces(world, "b5", "b9", public("b9"))
+    held = judge.known(one.id)
+    assert held is not None
+    assert held.signatures == signed(one, "b5", "b9")
+
+
+def test_a_token_whose_issuer_s_key_is_away_stays_on_disk(world: World) -> None:
+    judge = world["b6"]
+    introduces(world, "b5", "b9", public("b9"))
+    [one] = brought(world, 1, "b9", "b5")
+    rows = dict(judge.changes())
+    introduces(world, "b5", "b9", b"")
+    rows |= dict(judge.changes())
+    world.now += s.STEADY_MS
+    judge.tick(world.now)
+    introduces(world, "b5", "b9", public("b9"))
+    rows |= dict(judge.changes())
+    again = world.site("b6", Rules(), still())
+    for neighbour in ("b4", "b5"):
+        again.enrol(neighbour, public(neighbour), EVERYTHING, world.now)
+    for key, row in sorted(rows.items(), key=lambda row: b"introduc" not in (row[1] or b"")[:32]):
+        again.restore(key, row or b"", world.now)
+    held = again.known(one.id)
+    assert held is not None
+    assert held.signers == {"b9", "b5"}
+
+
+def test_ever_new_ratings_build_no_graph_again_and_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, tokens = world["b6"], []
+    for issuer in ("b1", "b2", "b3", "b5"):
+        tokens.append(world.grant(issuer, "c"))
+        world.publish(issuer, "c", "a/x")
+    monkeypatch.setattr(x, "EDGES_A_SECOND", 2 * 7 * 2 * len(LINKS))
+    built: list[str] = []
+
+    def counted(edges: Edges, issuer: str) -> Oriented:
+        built.append(issuer)
+        return Oriented(edges, issuer)
+
+    monkeypatch.setattr(x, "Oriented", counted)
+
+    def says(rating: int) -> None:
+        said = Said("b4", world.now + rating, END, {"b2": 5000, "b3": rating, "b6": 5000})
+        assert judge.receive("b4", signed_ratings(said, sign_as("b4")), world.now).rule == x.TAKEN
+        for token in tokens:
+            judge.message("b5", token.id, "a/x", world.now)
+
+    judge._owed = 0
+    says(1)
+    assert judge.edges()["b3", "b4"] == 1, "what costs little counts at once"
+    for rating in range(2, 100):
+        says(rating)
+    work = len(built)
+    assert work <= 4 * len(tokens), "two seconds' worth, and what was under way"
+    for second in range(1, 11):
+        judge.tick(world.now + 1000 * second)
+        says(100 + second)
+    assert len(built) <= work + 10 * 14, "and each second what it pays for"
+    judge.tick(world.now + x.PERIOD_MS)
+    assert judge.edges()["b3", "b4"] == 110, "nothing is lost"
+
+
+def test_ratings_count_at_the_latest_after_a_minute_and_a_block_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = world["b6"]
+    judge.edges()
+    monkeypatch.setattr(x, "EDGES_A_SECOND", 1)
+    judge._forget()
+    for _ in range(100):
+        judge._owes(len(judge.edges()))
+    said = Said("b4", world.now + 1, END, {"b2": 17, "b3": 4000, "b6": 5000})
+    assert judge.receive("b4", signed_ratings(said, sign_as("b4")), world.now).rule == x.TAKEN
+    assert judge.edges()["b2", "b4"] != 17
+    judge._due_ms = world.now + 10 * x.PERIOD_MS
+    for second in range(60):
+        judge.tick(world.now + 1000 * second)
+    judge.tick(world.now + x.PERIOD_MS)
+    assert judge.edges()["b2", "b4"] == 17
+    judge._owes(1000)
+    for _ in range(60):
+        judge.observe("b4", "rate", world.now)
+    judge.tick(world.now + x.PERIOD_MS)
+    assert not any("b4" in pair for pair in judge.edges())
+
+
+def test_ratings_that_one_neighbour_brings_are_bounded_and_take_no_room_from_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, share = world["b6"], world["b6"]._board._brought
+    most = max(share("b4", but=""), share("b5", but="")) + 4
+    monkeypatch.setattr(g, "MOST_OF_NEIGHBOUR", most)
+    room = most - share("b5", but="")
+    for site in ("b8", "b9"):
+        introduces(world, "b5", site, public(site))
+
+    def brings(by: str, rater: str, count: int, serial: int) -> str:
+        others = {f"x{n}": 1 for n in range(count)}
+        said = signed_ratings(Said(rater, world.now + serial, END, others), sign_as(rater))
+        return judge.receive(by, said, world.now).rule
+
+    assert [brings("b5", "b9", room - 1, 1), brings("b5", "b8", 2, 1)] == [x.TAKEN, g.FULL]
+    assert brings("b5", "b8", 1, 1) == x.TAKEN, "what was refused has used nothing up"
+    assert brings("b5", "b9", room, 2) == g.FULL
+    assert brings("b5", "b9", room - 2, 2) == x.TAKEN, "its newest take the place of older ones"
+    assert brings("b4", "b8", 4, 2) == x.TAKEN, "in the share of who brings them now"
+    assert brings("b5", "b9", room, 3) == x.TAKEN
