@@ -25,8 +25,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from sealmq.loops import wake
 from sealmq_spec.const import WINDOW_S
 
+from .core.limits import JOURNAL_PART, ROOM_S
 from .disk import Disk
 from .journal_file import Ahead, Entry, Segment, pack, read, retained_elsewhere, without_retain
 
@@ -36,7 +38,7 @@ MOST = 128 * 1024 * 1024
 # One client's part of it is a quarter: a client that fills its part is refused, others are not.
 SHARE = 4
 # By which rule: what a client has there itself, or all else.
-CLIENTS_PART, ANYBODYS = "mediator.publish.journal-full", "mediator.publish.journal"
+ANYBODYS = "mediator.publish.journal"
 # How long an entry that is not acknowledged holds its segment; the second when the journal, or one
 # client's part of it, is more than half full.
 LONGEST_S = 300.0
@@ -97,6 +99,8 @@ class Journal:
         self._full: str | None = None
         # Bytes by client.
         self._shares: Counter[int] = Counter()
+        # Who waits until its part has room, by client.
+        self._wanted: dict[int, list[asyncio.Future[None]]] = {}
         self._segments: list[Segment] = []
         self._files = 0
         self._size = 0
@@ -168,7 +172,7 @@ class Journal:
         if self._failing is not None:
             return ANYBODYS, self._failing
         if self._shares[client] * SHARE > self.most:
-            return CLIENTS_PART, (
+            return JOURNAL_PART, (
                 f"the part of the journal that this client may have is full: "
                 f"{_mib(self._shares[client])} wait for the broker to save them, and one client "
                 f"may have {_mib(self.most // SHARE)}, a quarter of {self._bound()}; it has to "
@@ -182,6 +186,20 @@ class Journal:
         if self._workers == 1:
             return setting
         return f"a worker's {_mib(self.most)} ({setting} for {self._workers} workers)"
+
+    async def room(self, client: int) -> None:
+        """Returns when this client's part has room, or after ROOM_S."""
+        came = self._loop.create_future()
+        self._wanted.setdefault(client, []).append(came)
+        try:
+            async with asyncio.timeout(ROOM_S):
+                await came
+        except TimeoutError:
+            pass
+        finally:
+            self._wanted[client].remove(came)
+            if not self._wanted[client]:
+                del self._wanted[client]
 
     def append(
         self,
@@ -505,6 +523,10 @@ class Journal:
         self._roomy()
 
     def _roomy(self) -> None:
+        for client, waiting in self._wanted.items():
+            if self._shares[client] * SHARE <= self.most:
+                for came in waiting:
+                    wake(came)
         if self._full is not None and self._size < self.most // 4 * 3:
             self._full = None
             self._tell()

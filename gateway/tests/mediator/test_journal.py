@@ -383,6 +383,42 @@ def test_a_client_that_fills_its_share_is_refused_and_no_other(tmp_path: Path) -
     run(story)
 
 
+def test_who_waits_for_room_goes_on_when_its_own_part_has_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            w.journal.most = 4000
+            w.journal.broker_back([])
+            await w.accepted(b"x" * 1000, client=7)
+            await w.accepted(b"x" * 1000, client=8)
+            waiting = [asyncio.create_task(w.journal.room(client)) for client in (7, 7, 8)]
+            await asyncio.sleep(0)
+            gone = asyncio.create_task(w.journal.room(8))
+            await asyncio.sleep(0)
+            gone.cancel()
+            w.tick(SEGMENT_S + 1)
+            w.saves(2)
+            await asyncio.sleep(0)
+            assert not any(task.done() for task in waiting)
+            w.saves(2)
+            await asyncio.gather(*waiting)
+            # What an operator raises is in force at once.
+            w.journal.most = 4
+            raised = asyncio.create_task(w.journal.room(7))
+            await w.accepted(b"x" * 1000, client=7)
+            assert not raised.done()
+            w.journal.most = 1 << 20
+            await raised
+            # And nobody waits for ever.
+            w.journal.most = 4
+            monkeypatch.setattr(journal_module, "ROOM_S", 0.01)
+            await w.journal.room(7)
+            assert not w.journal._wanted
+
+    run(story)
+
+
 def refused(w: Any, client: int) -> tuple[str, str]:
     found = w.journal.refuses(client)
     assert found is not None

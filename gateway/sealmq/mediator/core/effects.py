@@ -111,6 +111,14 @@ class Yield(NamedTuple):
     task: int
 
 
+class Room(NamedTuple):
+    """Waits until the journal takes something of this client again, or has not for ROOM_S.
+    Answer: None."""
+
+    task: int
+    client: int
+
+
 class AskTime(NamedTuple):
     """The key generator's time for a nonce of this client. Answer: bytes; None while it is away."""
 
@@ -286,6 +294,7 @@ Question = (
     | Snapshot
     | SnapshotMore
     | Yield
+    | Room
     | AskTime
     | Provision
     | Lock
@@ -315,6 +324,7 @@ QUESTIONS = (
     Snapshot,
     SnapshotMore,
     Yield,
+    Room,
     AskTime,
     Provision,
     Lock,

@@ -37,8 +37,8 @@ from sealmq_spec.topics import check_topic
 from sealmq_spec.window import NEW
 
 from .boots import Sent
-from .effects import Commit, Forward
-from .limits import PUBLISH_HEAD, UNDERWAY
+from .effects import Commit, Forward, Room
+from .limits import JOURNAL_PART, PUBLISH_HEAD, UNDERWAY
 from .reasons import TAKEN_OVER, codes
 from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
 from .retained import Place
@@ -135,8 +135,9 @@ class Inbound:
 
     # --- a packet ---
 
-    def publish(self, packet: Publish, labelled: bool = False) -> None:
-        """Handles one PUBLISH: it is forwarded or refused, or its topic is labelled first."""
+    def publish(self, packet: Publish, labelled: bool = False, waited: bool = False) -> None:
+        """Handles one PUBLISH: it is forwarded or refused, or first its topic is labelled, or its
+        client waits for room in the journal."""
         s = self._s
         site, link = s.site, s.link
         topic, raw, payload, qos, retain, _, packet_id = packet
@@ -175,6 +176,9 @@ class Inbound:
             # RETAIN of QoS 0, too: an older message that the journal has would come back over it.
             if (qos or retain) and (full := site.refuses(s.client.number)) is not None:
                 rule, why = full
+                if rule == JOURNAL_PART and not waited:
+                    s.hold(self._room_first(packet, labelled))
+                    return
                 self._refuse(packet, of(Unavailable(why), ctr), rule)
                 return
             m3_raw, m3 = self._seal(packet, opened, decision)
@@ -266,6 +270,14 @@ class Inbound:
             return
         if s.state == _OPEN:
             self.publish(packet, labelled=True)
+
+    def _room_first(self, packet: Publish, labelled: bool) -> Task:
+        """It is judged anew when there is room. A client that gets no PUBACK meanwhile publishes
+        more slowly; one that were refused would lose what it has sent."""
+        s = self._s
+        yield Room(0, s.client.number)
+        if s.state == _OPEN:
+            self.publish(packet, labelled, waited=True)
 
     def _retained(self, opened: Opened, decision: Decision, m3: bytes) -> None:
         s = self._s

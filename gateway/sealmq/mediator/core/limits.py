@@ -93,3 +93,9 @@ class Room:
     def __post_init__(self) -> None:
         # A half: a link that was paused goes on at half of its bound.
         object.__setattr__(self, "little", min(self.loose, self.sure, self.each) // 2)
+
+
+# By this rule a client's part of the journal takes nothing more; so long it waits for room first.
+# The broker's third save is up to 18 s away, and clients are patient for longer.
+JOURNAL_PART = "mediator.publish.journal-full"
+ROOM_S = 30.0

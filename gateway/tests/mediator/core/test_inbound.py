@@ -14,10 +14,11 @@ from families.toy import Toy
 from mediator_world import NOW_MS, PANEL, SENSOR, World, sealed
 from sealmq.broker.promises import BrokerTakes
 from sealmq.families.attributes import Attribute
-from sealmq.mediator.core.effects import Commit
+from sealmq.mediator.core.effects import Commit, Room
 from sealmq.mediator.core.keyring import Keyring
+from sealmq.mediator.core.limits import JOURNAL_PART
 from sealmq.mediator.core.wrap import look_m3, open_m3
-from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from sealmq.mqtt import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from sealmq.store.errors import StoreUnavailable
 from sealmq_spec.const import OP_NOTICE, OP_RECEIPT, RECEIPT_EVERY
 from sealmq_spec.envelope import nonce_link, put_m2
@@ -380,6 +381,31 @@ def test_what_the_broker_does_not_promise_is_refused() -> None:
     peer = opened(shell)
     refused_with(peer, peer.message(qos=2, packet_id=1), "broker.promise.qos")
     refused_with(peer, peer.message(retain=True), "broker.promise.retained")
+
+
+@pytest.mark.parametrize("room", [True, False])
+@pytest.mark.parametrize("topic", ["machine/1/temperature", "machine/9/new"])
+def test_a_client_whose_part_of_the_journal_is_full_waits_and_is_then_refused(
+    topic: str, room: bool
+) -> None:
+    """In its order, also where its topic is labelled first; what it gets goes on meanwhile."""
+    shell = Shell()
+    shell.later = {Room}
+    peer = opened(shell)
+    full: tuple[str, str] | None = (JOURNAL_PART, "its part is full")
+    shell.site.refuses = lambda client: full
+    for packet in (peer.message(topic=topic, qos=1, packet_id=1), peer.message(), Pingreq()):
+        peer.send(packet)
+    assert peer.got == [Pingresp()]
+    assert not shell.forwards()
+    [asked] = [asked.effect for asked in shell.asked]
+    assert isinstance(asked, Room)
+    assert asked.client == SENSOR
+    full = None if room else full
+    shell.answer(None)
+    assert [f.qos for f in shell.forwards()] == ([1, 0] if room else [0])
+    rules = [row["rule"] for row in shell.audits() if row["event"] == "publish-refused"]
+    assert rules == [JOURNAL_PART][room:]
 
 
 def test_a_full_journal_refuses_what_is_retained_whatever_its_qos() -> None:
