@@ -603,7 +603,8 @@ _VERBS: dict[str, _Verb] = {
     "explain": _Verb(
         "whether a token is accepted, why, and what other rules would decide",
         "  sealmq trust explain factory --token @b1/boiler --from b4 --topic boiler/1\n"
-        "  sealmq trust explain ratings.json\n" + _FILE + "\nExit code 0: accepted, 1: refused; with --from it is the message's, else the token's.\n",
+        "  sealmq trust explain ratings.json\n" + _FILE
+        + "\nExit code 0: accepted, 1: refused; with --from it is the message's, else the token's.\n",
         _explains, _explain,
     ),
     "token": _Verb(
@@ -620,7 +621,8 @@ _VERBS: dict[str, _Verb] = {
         "Its word alone makes a message bad, if the site names it:\n"
         "  [families.trust]\n"
         '  assessors = ["checker"]\n'
-        "Without that it is a reader like others. What is no number is bad.\n",
+        "Without that it is a reader like others. What is no number is bad.\n\n"
+        "Exit code 0: as many as -C says, or Ctrl-C; 27: the time of -W is over; 12: refused.\n",
         assess.options, assess.run,
     ),
     "report": _Verb(
