@@ -604,7 +604,7 @@ _VERBS: dict[str, _Verb] = {
         "whether a token is accepted, why, and what other rules would decide",
         "  sealmq trust explain factory --token @b1/boiler --from b4 --topic boiler/1\n"
         "  sealmq trust explain ratings.json\n" + _FILE
-        + "\nExit code 0: accepted, 1: refused; with --from it is the message's, else the token's.\n",
+        + "\nExit code 0: accepted, 1: refused; with --from of the message, else of the token.\n",
         _explains, _explain,
     ),
     "token": _Verb(
