@@ -339,12 +339,27 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [
         row["name"],
         row["fingerprint"][: len("SHA256:") + 16] + "...",
-        row["line"],
+        _shown_line(row),
         " ".join(row["export"]) or "-",
         " ".join(row["import"]) or "-",
         str(row["waiting"]),
         str(sum(row["dropped"].values())),
     ]
+
+
+_STATES = ("up", "beginning", "not running")
+_NO_LINE = ("ConnectionResetError", "Connection reset by peer", "TLS: ")
+
+
+def _shown_line(row: dict[str, Any]) -> str:
+    """With where, if this side calls and it is not up."""
+    line, at = str(row["line"]), row.get("address")
+    if at is None or line.partition(";")[0] in _STATES or at in line:
+        return line
+    # While a line begins; one that was lost later says more.
+    if line in _NO_LINE or line.startswith(_NO_LINE[-1]):
+        return f"{at} answers, but not as a SealMQ line ({line})"
+    return f"calling {at}: {line}"
 
 
 def _remove(args: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ import pytest
 import zxingcpp
 
 from kg.helpers import MadeSite, make_site
+from sealmq.bridge import told
 from sealmq.cli import enrolment as enrolment_file
 from sealmq.cli.main import main
 from sealmq.families.purposes.settings import read as settings_of
@@ -499,6 +500,38 @@ def test_a_peer_that_stays_as_it_is_and_one_that_comes_back(
     assert not [line for line in rest if "{" in line]
     assert main(shlex.split(first.partition(": sealmq ")[2])) == 0
     assert site.layout.config.read_text().split("[peers")[1:] == before.split("[peers")[1:]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("up", "  up  "),
+        ("up; heat does not go there", "  up; heat does not go there  "),
+        ("not running", "  not running  "),
+        ("Connection refused", "  calling n.example:1: Connection refused  "),
+        ("ConnectionResetError", "  n.example:1 answers, but not as a SealMQ line ("),
+        ("TLS: WRONG_VERSION_NUMBER", "  n.example:1 answers, but not as a SealMQ line ("),
+        ("Connection reset by peer: does it have this site's fingerprint?",
+         "  calling n.example:1: Connection reset by peer: does it have "),
+    ],
+)  # fmt: skip
+def test_peer_list_says_where_a_caller_s_trouble_is(
+    site: MadeSite,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    shown: str,
+) -> None:
+    root, mark = str(site.layout.root), "SHA256:" + "ab" * 32
+    words = ["--fingerprint", mark, "--address", "n.example:1", "--import", "heat"]
+    assert main(["peer", "add", root, "north", *words]) == 0
+    said = {"line": line, "waiting": 0, "dropped": {}}
+    monkeypatch.setattr(told, "line", lambda *_: said)
+    capsys.readouterr()
+    assert main(["peer", "list", root]) == 0
+    assert shown in capsys.readouterr().out
+    assert main(["peer", "list", root, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["peers"][0]["line"] == line
 
 
 def test_several_clients_are_added_in_one_change(
