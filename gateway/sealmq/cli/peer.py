@@ -191,7 +191,7 @@ def _add(args: argparse.Namespace) -> int:
     config, done = _applied(args, layout, change)
     closed = _closed(config, config.peers[args.name])
     added = before is None
-    changed = added or any(before.get(key) != value for key, value in said.items())
+    changed = before is None or any(before.get(key) != said[key] for key in said)
     if args.json:
         said = {"name": args.name, "added": added, "changed": changed, "kseq": done.kseq}
         print(json.dumps(said | {"closed": closed}))

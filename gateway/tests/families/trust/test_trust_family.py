@@ -300,8 +300,13 @@ def up(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> str:
     world.publish("b1", "c", "a/x")
     b6 = world["b6"]
     edges = [[*ends, rating / SCALE] for ends, rating in PAPER.edges.items()]
-    scene = {"ratings": edges, "issuer": "b1", "signers": ["b1", "b2", "b3"], "judge": "b6"}
-    live = {
+    scene: dict[str, Any] = {
+        "ratings": edges,
+        "issuer": "b1",
+        "signers": ["b1", "b2", "b3"],
+        "judge": "b6",
+    }
+    live: dict[str, Any] = {
         "neighbours": ["b3", "b4", "b5", "b7", "b8"], "blocked": ["b7"], "doubtful": [],
         "ratings": {"b3": 0.6, "b4": 0.4, "b5": 0.5, "b7": 0.1},
         "votes": {"good": 0, "bad": 1}, "tokens": [], "count": 0,
@@ -310,7 +315,7 @@ def up(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> str:
     def ask(_: Layout, op: str, **fields: Any) -> dict[str, Any]:
         if op == "explain":
             return b6.explain(fields["from"], token.id, fields["topic"], world.now)
-        return {"scene": scene, "show": live}[op]
+        return scene if op == "scene" else live
 
     monkeypatch.setattr(told, "ask", ask)
     monkeypatch.setattr(told, "runs", lambda _: True)
