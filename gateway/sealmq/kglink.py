@@ -43,6 +43,7 @@ from .kgtypes import (
     KgChanged,
     KgDenied,
     KgError,
+    KgForbidden,
     KgUnauthentic,
     KgUnavailable,
     KgUnknown,
@@ -60,6 +61,7 @@ __all__ = [
     "KgClient",
     "KgDenied",
     "KgError",
+    "KgForbidden",
     "KgUnauthentic",
     "KgUnavailable",
     "KgUnknown",
@@ -139,11 +141,17 @@ class KgClient:
 
     @classmethod
     async def connect(cls, path: str | os.PathLike[str]) -> KgClient:
-        """Connect to run/kg/kg.sock. KgUnavailable when nobody listens."""
+        """Connect to run/kg/kg.sock. KgUnavailable when nobody listens, KgForbidden (one of these)
+        when this user may not connect.
+        """
         try:
             with short_path(path) as short:
                 async with asyncio.timeout(CALL_S):
                     reader, writer = await asyncio.open_unix_connection(short)
+        except PermissionError:
+            raise KgForbidden(
+                f"{os.fspath(path)}: permission denied", "run it as the site's owner or as root"
+            ) from None
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or "it does not answer"
             raise KgUnavailable(

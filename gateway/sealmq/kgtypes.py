@@ -31,6 +31,10 @@ class KgUnavailable(KgError):
     kind = "unavailable"
 
 
+class KgForbidden(KgUnavailable):
+    """The system does not let this user reach it, whether it runs or not."""
+
+
 class KgDenied(KgError):
     """This peer, or this client, may not."""
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import stat
+import sys
+import time
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sealmq.client import (
     Client,
@@ -25,14 +28,20 @@ from sealmq.client import (
 from sealmq.client.lent import LendRefused, lent_client
 from sealmq.families import registry
 from sealmq.families.manifest import Manifest, Says
+from sealmq.near import closest
 from sealmq.plain import plain
 from sealmq_spec.errors import Denied, SealError
 
-from .errors import FAILED, OperatorError, UsageError
+from .errors import FAILED, OK, OperatorError, UsageError
+
+if TYPE_CHECKING:
+    from sealmq.site.config import Config
 
 CONNACKS = (3, 5)
 REFUSED = 12
 TIMED_OUT = 27
+_RESERVED = "filters that begin with {} are reserved"
+"""A mediator's reason, of what no family and no peer has."""
 
 CODES = """\
 exit codes: 0 done; 1 not possible (gateway away, wrong value); 2 wrong usage; 3 the mediator's
@@ -96,7 +105,7 @@ def said(args: argparse.Namespace) -> dict[str, tuple[Manifest, Says, str]]:
     found = {}
     for manifest in registry.manifests():
         says = manifest.says
-        if says is not None and (value := getattr(args, says.option)) is not None:
+        if says is not None and (value := getattr(args, says.option, None)) is not None:
             found[says.option] = manifest, says, value
     return found
 
@@ -239,6 +248,26 @@ def act(work: Coroutine[Any, Any, int]) -> int:
         raise told(error) from None
 
 
+async def until_over(work: Coroutine[Any, Any, int], seconds: float | None, begun: float) -> int:
+    """Its exit code; OK after SIGINT or SIGTERM, TIMED_OUT so many seconds after begun, which
+    time.monotonic() has said."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work, name="until over")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    left = None if seconds is None else max(0.0, begun + seconds - time.monotonic())
+    done, _ = await asyncio.wait([task], timeout=left)
+    if not done:
+        task.cancel()
+        await asyncio.wait([task])
+    if not task.cancelled():
+        return task.result()
+    if done:
+        return OK
+    print("Timed out", file=sys.stderr)
+    return TIMED_OUT
+
+
 def told(error: ClientError | SealError) -> OperatorError:
     """The error as one line, with its exit code."""
     code = FAILED
@@ -253,6 +282,57 @@ def told(error: ClientError | SealError) -> OperatorError:
         code = TIMED_OUT
     hint = getattr(error, "hint", None) or _hint(getattr(error, "rule", ""))
     return OperatorError(plain(str(error)), hint=hint, code=code)
+
+
+def told_of_filter(args: argparse.Namespace, filt: str, error: Refused) -> OperatorError:
+    """As `told`, of a filter; of one that no family and no peer has, with what was meant."""
+    as_it_is = told(error)
+    config = _config(args)
+    if error.reason == _RESERVED.format("!"):
+        for option, (manifest, _, _) in said(args).items():
+            if config is None or manifest.name not in config.policy.order:
+                what = f"{filt}: this site's policy has no {manifest.name}"
+                return OperatorError(what, hint=f"leave --{option} out", code=as_it_is.code)
+    elif error.reason == _RESERVED.format("@") and filt.startswith("@"):
+        what, hint = _no_peer_s(args, config, filt)
+        if what:
+            return OperatorError(f"{plain(filt)}: {what}", hint=hint, code=as_it_is.code)
+    return as_it_is
+
+
+def _config(args: argparse.Namespace) -> Config | None:
+    """What the site's file says, where we are beside it."""
+    from sealmq.site.config import load
+    from sealmq.site.errors import SiteError
+    from sealmq.site.layout import Layout
+
+    try:
+        return load(Layout.open(args.site).config) if args.site else None
+    except (SiteError, OSError):
+        return None
+
+
+# ("", ""): the file has the peer, and what is in force may not.
+def _no_peer_s(args: argparse.Namespace, config: Config | None, filt: str) -> tuple[str, str]:
+    name, slash, _ = filt[1:].partition("/")
+    shown = plain(name)
+    if config is None:
+        return (
+            f"the site has no peer {shown!r}, or imports nothing of it",
+            "its operator sees that: sealmq peer list SITE",
+        )
+    if name not in config.peers:
+        meant = closest(name, config.peers)
+        there = f"did you mean @{meant}/...?" if meant else f"sealmq peer list {args.site}"
+        return f"there is no peer {shown!r}", there
+    if not slash:
+        return "that is a peer alone", f"@{name}/#, or @{name}/TOPIC"
+    if not config.peers[name].imports:
+        return (
+            f"nothing is imported of {name}",
+            f"sealmq peer add {args.site} {name} --import LABEL",
+        )
+    return "", ""
 
 
 def _hint(rule: str) -> str | None:

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sealmq.kglink import Applied, KgClient
@@ -13,6 +16,7 @@ from sealmq.site import masterkey
 from sealmq.site import peers as peers_table
 from sealmq.site.config import Config, load
 from sealmq.site.edit import put_peer, remove_peer
+from sealmq.site.errors import ConfigError
 from sealmq.site.layout import Layout
 from sealmq.site.model import Peer
 
@@ -59,7 +63,8 @@ _REMOVE_EXAMPLES = """\
 examples:
   sealmq peer remove north south
 
-Its line ends, and the labels that went there get new keys: what it has kept opens nothing new.
+Its line ends, and the labels that went there get new keys: what it has kept opens nothing new. The
+`sealmq peer add` that brings it back is printed.
 """
 
 
@@ -160,7 +165,7 @@ def _add(args: argparse.Namespace) -> int:
     seconds = settled.wait_s(args)
     said: dict[str, object] = {}
     if args.fingerprint is not None:
-        found = peers_table.fingerprint(args.fingerprint, f"peers.{args.name}")
+        found = _fingerprint_of(args)
         _not_ourselves(layout, args, found)
         said["fingerprint"] = shown(found)
     for key in ("listen", "address"):
@@ -176,26 +181,46 @@ def _add(args: argparse.Namespace) -> int:
         said["import"] = args.imports
     if not said:
         raise UsageError("nothing to add or to change", hint="sealmq peer add --help")
-    added = False
+    before: dict[str, Any] | None = None
 
     def change() -> Config:
-        nonlocal added
-        config, added = put_peer(layout, args.name, said)
+        nonlocal before
+        config, before = put_peer(layout, args.name, said)
         return config
 
     config, done = _applied(args, layout, change)
     closed = _closed(config, config.peers[args.name])
+    added = before is None
+    changed = before is None or any(before.get(key) != said[key] for key in said)
     if args.json:
-        said = {"name": args.name, "added": added, "kseq": done.kseq, "closed": closed}
-        print(json.dumps(said))
+        said = {"name": args.name, "added": added, "changed": changed, "kseq": done.kseq}
+        print(json.dumps(said | {"closed": closed}))
     else:
         for line in _words(config.peers[args.name]):
             print(line)
         for line in (*closed, *done.notes):
             print(f"note: {line}")
-        print("changed" if not added else _begins(layout, args.site))
+        if added:
+            print(_begins(layout, args.site))
+        else:
+            print("changed" if changed else "nothing to change")
     _settle(args, layout, seconds, config, done, f"sealmq peer add {args.site} {args.name}")
     return 0
+
+
+def _adds(args: argparse.Namespace, row: Mapping[str, Any]) -> str:
+    """The command that adds the peer of which sealmq.toml says so."""
+    words = ["sealmq", "peer", "add", args.site, args.name]
+    if args.key_file:
+        words += ["--key-file", args.key_file]
+    for key in ("fingerprint", "listen", "address"):
+        if key in row:
+            words += [f"--{key}", row[key]]
+    words += ["--far"] * bool(row.get("far"))
+    for key in ("give", "export", "import"):
+        for value in row.get(key, ()):
+            words += [f"--{key}", value]
+    return shlex.join(words)
 
 
 def _closed(config: Config, peer: Peer) -> list[str]:
@@ -204,6 +229,13 @@ def _closed(config: Config, peer: Peer) -> list[str]:
 
     manifests = [m for m in registry.manifests() if m.name in config.policy.order and m.of_peer]
     return [line for m in manifests if m.of_peer for line in m.load(m.of_peer)(config, peer)]
+
+
+def _fingerprint_of(args: argparse.Namespace) -> str:
+    try:
+        return peers_table.fingerprint(args.fingerprint, f"peers.{args.name}")
+    except ConfigError as error:
+        raise UsageError(f"--fingerprint: {error.what}", hint=error.hint) from None
 
 
 # A mistake that is easily made: the own one instead of the other's.
@@ -307,7 +339,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [
         row["name"],
         row["fingerprint"][: len("SHA256:") + 16] + "...",
-        row["line"],
+        _shown_line(row),
         " ".join(row["export"]) or "-",
         " ".join(row["import"]) or "-",
         str(row["waiting"]),
@@ -315,15 +347,40 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
+_STATES = ("up", "beginning", "not running")
+_NO_LINE = ("ConnectionResetError", "Connection reset by peer", "TLS: ")
+
+
+def _shown_line(row: dict[str, Any]) -> str:
+    """With where, if this side calls and it is not up."""
+    line, at = str(row["line"]), row.get("address")
+    if at is None or line.partition(";")[0] in _STATES or at in line:
+        return line
+    # While a line begins; one that was lost later says more.
+    if line in _NO_LINE or line.startswith(_NO_LINE[-1]):
+        return f"{at} answers, but not as a SealMQ line ({line})"
+    return f"calling {at}: {line}"
+
+
 def _remove(args: argparse.Namespace) -> int:
     layout = Layout.open(args.site)
     seconds = settled.wait_s(args)
-    config, done = _applied(args, layout, lambda: remove_peer(layout, args.name))
+    was: dict[str, Any] = {}
+
+    def change() -> Config:
+        nonlocal was
+        config, was = remove_peer(layout, args.name)
+        return config
+
+    config, done = _applied(args, layout, change)
+    again = _adds(args, was)
     if args.json:
-        print(json.dumps({"name": args.name, "removed": True, "kseq": done.kseq}))
+        told = {"name": args.name, "removed": True, "kseq": done.kseq, "again": again}
+        print(json.dumps(told))
     else:
-        print(f"{args.name} is no peer any more")
-        for line in done.words():
+        print(f"{args.name} is no peer any more; what brings it back: {again}")
+        rest = [row for row in done.differences if row.key != f"peers.{args.name}"]
+        for line in replace(done, differences=rest).words():
             print(line)
     _settle(args, layout, seconds, config, done, f"sealmq policy apply {args.site}")
     return 0

@@ -6,9 +6,7 @@ Only messages that verify under both layers are printed.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -108,11 +106,12 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print messages until the count, the time or a signal ends it."""
-    from .acting import act, check_who
+    from .acting import act, check_who, until_over
 
+    begun = time.monotonic()
     check_who(args)
     _check(args)
-    return act(_subscribe(args, time.monotonic()))
+    return act(until_over(_receive(args), args.timeout, begun))
 
 
 def _expiry(args: argparse.Namespace) -> int | None:
@@ -154,31 +153,10 @@ def _check(args: argparse.Namespace) -> None:
         args.timeout = seconds(args, args.timeout)
 
 
-async def _subscribe(args: argparse.Namespace, begun: float) -> int:
-    """Until signal, time or count; the time counts from the start of the command."""
-    from .acting import TIMED_OUT
-
-    loop = asyncio.get_running_loop()
-    receiving = loop.create_task(_receive(args), name="sub")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, receiving.cancel)
-    left = None if args.timeout is None else max(0.0, begun + args.timeout - time.monotonic())
-    done, _ = await asyncio.wait([receiving], timeout=left)
-    if not done:
-        receiving.cancel()
-        await asyncio.wait([receiving])
-    if not receiving.cancelled():
-        return receiving.result()
-    if done:
-        return OK
-    print("Timed out", file=sys.stderr)
-    return TIMED_OUT
-
-
 async def _receive(args: argparse.Namespace) -> int:
     from sealmq.client import News, Notice, Options, Refused
 
-    from .acting import client_of, told
+    from .acting import client_of, told_of_filter
 
     connected = False
 
@@ -208,11 +186,15 @@ async def _receive(args: argparse.Namespace) -> int:
     asks = await client_of(args, options, on_notice, on_state, on_news)
     async with _connected(args, asks) as client:
         answers = await client.subscribe_each(*args.topic, qos=args.qos, **args.said)
-        refused = [answer for answer in answers if isinstance(answer, Refused)]
+        refused = [
+            told_of_filter(args, filt, answer)
+            for filt, answer in zip(args.topic, answers, strict=True)
+            if isinstance(answer, Refused)
+        ]
         if len(refused) == len(answers):
             raise refused[0]
         for error in refused:
-            print(f"sealmq: {told(error)}", file=sys.stderr)
+            print(f"sealmq: {error}", file=sys.stderr)
         if args.debug:
             for filt, granted in zip(args.topic, answers, strict=True):
                 if isinstance(granted, int):

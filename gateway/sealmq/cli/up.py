@@ -117,7 +117,7 @@ def _background(args: argparse.Namespace) -> int:
     from sealmq.run.up import MODULES, bring_up
     from sealmq.site.layout import Layout
 
-    layout = Layout.open(args.site)
+    layout = Layout.open(args.site, begins=True)
     told = _teller(args)
 
     def work(say: Say, tell: Say, serves: Callable[[], None]) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sealmq.kglink import KgClient, KgDenied, KgError, KgUnavailable, KgUnknown
+from sealmq.kglink import KgClient, KgDenied, KgError, KgForbidden, KgUnavailable, KgUnknown
 from sealmq.run import ready
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.site.values import ANYWHERE
@@ -87,6 +87,8 @@ async def _lend(layout: Layout, name: str, shown: str) -> tuple[Identity, dict[s
     try:
         async with await KgClient.connect(layout.kg_socket) as kg:
             enrolment, dump = await kg.lend(name)
+    except KgForbidden as error:
+        raise LendRefused(str(error), error.hint) from None
     except KgUnavailable as error:
         raise GatewayDown(f"the gateway of {shown} is not up: {error}", hint) from None
     except KgUnknown as error:

@@ -107,7 +107,7 @@ def bring_up(
     `say` gets log lines, `tell` the summary. `serves`: called behind the summary, in the
     background. Raises what keeps the site from running.
     """
-    layout = Layout.open(options.site)
+    layout = Layout.open(options.site, begins=True)
     config, fault = _config(layout, options.last_good)
     broker = choose(
         config.broker,

@@ -18,7 +18,7 @@ import tomlkit
 from tomlkit.items import Comment, Table, Whitespace
 
 from sealmq.kinds import SUITE_OF
-from sealmq.near import near
+from sealmq.near import closest, near
 
 from .config import Config, loads, read
 from .errors import ConfigError, SiteError
@@ -144,17 +144,27 @@ def remove_client(layout: Layout, name: str) -> Config:
 _WHERE = ("address", "listen", "far")
 
 
-def put_peer(layout: Layout, name: str, said: Mapping[str, object]) -> tuple[Config, bool]:
-    """Add a peer, or change what is given. The second value: it was not there before."""
-    added = False
+def put_peer(
+    layout: Layout, name: str, said: Mapping[str, object]
+) -> tuple[Config, dict[str, Any] | None]:
+    """Add a peer, or change what is given. The second value: what was said of it before, None if
+    it was not there. ConfigError: a new one lacks what it needs."""
+    before: dict[str, Any] | None = None
 
     def change(doc: Document) -> None:
-        nonlocal added
-        peers = doc.get("peers")
-        if peers is None:
-            peers = doc["peers"] = tomlkit.table(is_super_table=True)
-        added = name not in peers
-        if added:
+        nonlocal before
+        peers = doc.get("peers", {})
+        if name in peers:
+            before = tomlkit.item(peers[name]).unwrap()
+        else:
+            before = None
+            if "fingerprint" not in said or not said.keys() & set(_WHERE):
+                raise ConfigError(f"there is no peer {name!r}", _new_peer(name, peers), key="peers")
+            if name == doc.get("site", {}).get("name"):
+                hint = "a peer is another site, called as it calls itself"
+                raise ConfigError("that is this site itself", hint, key=f"peers.{name}")
+            if "peers" not in doc:
+                peers = doc["peers"] = tomlkit.table(is_super_table=True)
             peers[name] = tomlkit.table()
         row = cast(MutableMapping[str, Any], peers[name])
         for key, value in said.items():
@@ -163,21 +173,32 @@ def put_peer(layout: Layout, name: str, said: Mapping[str, object]) -> tuple[Con
                     row.pop(other, None)
             row[key] = value
 
-    return edit(layout, change), added
+    return edit(layout, change), before
 
 
-def remove_peer(layout: Layout, name: str) -> Config:
-    """Take a peer out of the file. ConfigError names what else names its labels."""
+def _new_peer(name: str, peers: Iterable[str]) -> str:
+    meant = closest(name, peers)
+    return (f"did you mean {meant}? " if meant else "") + (
+        "A new one needs --fingerprint, and --listen, --address or --far"
+    )
+
+
+def remove_peer(layout: Layout, name: str) -> tuple[Config, dict[str, Any]]:
+    """Take a peer out of the file. The second value: what was said of it. ConfigError names what
+    else names its labels."""
+    before: dict[str, Any] = {}
 
     def change(doc: Document) -> None:
+        nonlocal before
         peers = _table(doc, "peers")
         if name not in peers:
             raise ConfigError(f"there is no peer {name!r}", near(name, peers), key="peers")
+        before = tomlkit.item(peers[name]).unwrap()
         del peers[name]
         if not peers:
             del doc["peers"]
 
-    return edit(layout, change)
+    return edit(layout, change), before
 
 
 def set_topic(layout: Layout, topic: str, label: str | None) -> Config:

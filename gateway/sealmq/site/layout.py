@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sealmq.near import closest
+
 from .errors import NoSite
 
 ROLES = ("kg", "mediator", "broker")
@@ -37,15 +39,28 @@ class Layout:
         return cls(Path(site).absolute())
 
     @classmethod
-    def open(cls, site: str | os.PathLike[str]) -> Layout:
-        """The layout of a site that exists; NoSite otherwise."""
+    def open(cls, site: str | os.PathLike[str], begins: bool = False) -> Layout:
+        """The layout of a site that exists; NoSite otherwise. begins: whoever asks may well want
+        a new one.
+        """
         layout = cls.of(site)
         if not layout.config.is_file():
-            raise NoSite(
-                f"{os.fspath(site)} is no site: it has no {CONFIG}",
-                f"sealmq init {os.fspath(site)}",
-            )
+            what = f"it has no {CONFIG}" if layout.root.exists() else "there is no such folder"
+            raise NoSite(f"{os.fspath(site)} is no site: {what}", layout._meant(site, begins))
         return layout
+
+    def _meant(self, site: str | os.PathLike[str], begins: bool) -> str:
+        """A hint: a site beside a folder that is not there, or where sites come from."""
+        beside: list[str] = []
+        if not self.root.exists():
+            with contextlib.suppress(OSError):
+                beside = [path.parent.name for path in self.root.parent.glob(f"*/{CONFIG}")]
+        near_by = closest(self.root.name, beside)
+        new = f"sealmq init {os.fspath(site)}"
+        if near_by:
+            meant = f"did you mean {Path(site).parent / near_by}?"
+            return f"{meant} A new one: {new}" if begins else meant
+        return new if begins else "a site is a folder that `sealmq init` has made"
 
     @property
     def config(self) -> Path:

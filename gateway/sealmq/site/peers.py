@@ -89,8 +89,10 @@ def fingerprint(text: str, key: str) -> str:
     """64 hex digits of `SHA256:...`, with or without colons between. ConfigError."""
     found = text.strip().lower().removeprefix("sha256:").replace(":", "")
     if len(found) != 64 or not set(found) <= _HEX:
+        digits = sum(c in _HEX for c in found)
+        others = f" and {len(found) - digits} other characters" if digits < len(found) else ""
         raise ConfigError(
-            f"{text!r} is no fingerprint: 64 hex digits",
+            f"{text!r} is no fingerprint: it has 64 hex digits, not {digits}{others}",
             "`sealmq peer fingerprint SITE` says it, at the other site",
             key=f"{key}.fingerprint",
         )

@@ -18,7 +18,7 @@ import pytest
 
 from bridge.joined import LIFE, Heard, client, standing
 from bridge.pair import Pair, join, joined, line, ran, two_sites, up, written
-from run.sites import until
+from run.sites import sealmq, until
 from sealmq.client import Options
 from sealmq_spec.errors import Denied
 
@@ -218,6 +218,25 @@ def test_a_topic_that_is_too_long_here_is_named_and_holds_up_nobody(pair: Pair) 
     asyncio.run(scene())
     dropped = pair["south"].events("bridge-dropped")
     assert any("this one 1027" in row["reason"] for row in dropped)
+
+
+@pytest.mark.parametrize(
+    ("site", "words", "says"),
+    [
+        ("south", ("panel", "-t", "@nroth/#"),
+         "@nroth/#: there is no peer 'nroth'\nhint: did you mean @north/...?\n"),
+        ("south", ("panel", "-t", "@north"), "hint: @north/#, or @north/TOPIC\n"),
+        ("north", ("boiler", "-t", "@south/#"), "@south/#: nothing is imported of south\n"),
+        ("south", ("panel", "-t", "a", "--purpose", "service"),
+         "a: this site's policy has no purposes\nhint: leave --purpose out\n"),
+    ],
+)  # fmt: skip
+def test_a_filter_that_nobody_has_is_refused_with_what_was_meant(
+    pair: Pair, site: str, words: tuple[str, ...], says: str
+) -> None:
+    done = sealmq("sub", str(pair[site].root), "--client", *words, "-W", "20")
+    assert done.returncode == 12
+    assert says in done.stderr
 
 
 def test_a_peer_that_is_removed_gets_nothing_more(pair: Pair) -> None:

@@ -137,7 +137,11 @@ def test_the_commands_say_what_the_bridge_knows(row: Graph) -> None:
     message = ("--from", "b2", "--topic", "boiler/1")
     said = command("trust", "explain", b3, "--token", token["id"], *message)
     assert "b3 accepts the token of b1's client" in said
-    assert "boiler/1 by b2 goes on to nobody" in said
+    assert "boiler/1 by b2 is taken (trust.message." in said
+    assert said.splitlines()[-1].endswith(", 1 needed); it goes on to: no neighbour")
+    refused = sealmq("trust", "explain", b3, "--token", BOILER, "--from", "b9", "--topic", "x")
+    assert refused.returncode == 1
+    assert "x by b9 is refused: 'b9' is no neighbour" in refused.stdout
     signed = command("trust", "token", b3, "--token", BOILER)
     assert f"token {token['id']} of boiler at b1" in signed
     assert "signed by b1" in signed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import pytest
 
 import sealmq_forks
 from client_peer import Peer, play, until
+from sealmq.cli.main import main
+from sealmq_spec.purposes import access
 
 
 @dataclass
@@ -207,6 +210,66 @@ def test_sub_prints_what_verifies_and_counts_the_rest(tmp_path: Path) -> None:
         assert "Malformed 1, Replay 1" in done.err
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    ("words", "filt", "first", "says"),
+    [
+        (("-t", "@nroth/#"), "@nroth/#", "@", "the site has no peer 'nroth', or imports nothing"),
+        (("-t", "a", "--purpose", "x"), access("a", "x"), "!", "leave --purpose out"),
+    ],
+)
+def test_sub_says_what_is_wrong_with_a_filter_that_nobody_has(
+    tmp_path: Path, words: tuple[str, ...], filt: str, first: str, says: str
+) -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.refuse[filt] = (5, "", f"filters that begin with {first} are reserved")
+        done = await Program(peer, tmp_path).run("sub", *words)
+        assert done.code == 12
+        assert says in done.err
+
+    play(story)
+
+
+def test_an_assessor_ends_with_its_time_as_sub_does(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        words = ("-t", "@b/#", "--range", "0..1", "-C", "1", "-W", "0.5")
+        program = Program(peer, tmp_path)
+        given = ("--enrolment", str(program.file), *words)
+        done = await end(await program.begin("trust", "assess", *given))
+        assert (done.code, done.err) == (27, "Timed out\n")
+
+    play(story)
+
+
+@pytest.mark.parametrize("words", [("pub", "-m", "1"), ("sub",)])
+def test_another_user_is_told_who_may_act_as_a_client(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+) -> None:
+    async def refused(path: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    (tmp_path / "sealmq.toml").touch()
+    monkeypatch.setattr(asyncio, "open_unix_connection", refused)
+    assert main([words[0], str(tmp_path), "--client", "c", "-t", "a", *words[1:]]) == 1
+    socket = tmp_path / "run" / "kg" / "kg.sock"
+    assert capsys.readouterr().err == (
+        f"sealmq: {socket}: permission denied\nhint: run it as the site's owner or as root\n"
+    )
+
+
+@pytest.mark.parametrize("filt", ["#", "b/#", "@b"])
+def test_an_assessor_judges_other_sites_topics_alone(
+    filt: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["trust", "assess", "nowhere", "--client", "c", "-t", filt, "--range", "0..1"]
+    assert main(words) == 2
+    assert f"-t {filt}; it judges what comes from other sites, @SITE/TOPIC" in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_reader_of_the_output_that_goes_away(tmp_path: Path) -> None:

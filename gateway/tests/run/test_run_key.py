@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from run.sites import Site, sealmq
+from sealmq.cli.main import main
 
 
 @pytest.mark.parametrize("wrong", ["missing", "readable", "short", "salt", "inside"])
@@ -45,9 +46,28 @@ def test_the_key_file_of_the_command_line_and_the_credential_of_systemd(
 
 
 def test_no_site_is_one_clear_line(folder: Path) -> None:
-    for command in ("up", "status"):
+    for command, what in (("up", f"sealmq init {folder}"), ("status", "a site is a folder that ")):
         done = sealmq(command, str(folder))
         assert done.returncode == 1
         error, hint = done.stderr.splitlines()
         assert error == f"sealmq: {folder} is no site: it has no sealmq.toml"
-        assert hint.startswith("hint: sealmq init")
+        assert hint.startswith(f"hint: {what}")
+
+
+def test_a_folder_that_is_not_there_is_told_with_the_site_beside_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Site.make(folder, name="north")
+    (folder / "nrth-too").mkdir()
+    monkeypatch.chdir(folder)
+    for command, site, meant in (
+        (("down",), "nrth", "did you mean north?"),
+        (("peer", "list"), str(folder / "nrth"), f"did you mean {folder}/north?"),
+        (("up",), "nrth", "did you mean north? A new one: sealmq init nrth"),
+        (("peer", "list"), "elsewhere", "a site is a folder that `sealmq init` has made"),
+        (("up", "--detach"), "elsewhere", "sealmq init elsewhere"),
+    ):
+        assert main([*command, site]) == 1
+        assert capsys.readouterr().err == (
+            f"sealmq: {site} is no site: there is no such folder\nhint: {meant}\n"
+        )

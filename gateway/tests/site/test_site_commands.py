@@ -9,6 +9,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import socket
 import stat
 import subprocess
@@ -23,6 +24,7 @@ import pytest
 import zxingcpp
 
 from kg.helpers import MadeSite, make_site
+from sealmq.bridge import told
 from sealmq.cli import enrolment as enrolment_file
 from sealmq.cli.main import main
 from sealmq.families.purposes.settings import read as settings_of
@@ -453,6 +455,85 @@ def test_what_comes_next_is_said_and_can_be_done_as_it_stands(
     assert [json.loads(path.read_text())["suite"] for path in (one, panel)] == [1, 2]
 
 
+def test_a_peer_that_cannot_be_is_refused_with_what_was_meant(
+    site: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, name, mark = str(site.layout.root), site.config.site.name, "SHA256:" + "ab" * 32
+    at = "--listen", "127.0.0.1:1"
+    assert main(["peer", "add", root, "north", "--fingerprint", mark, *at]) == 0
+    before = site.layout.config.read_bytes()
+    for code, words, says, hint in (
+        (1, (name, "--fingerprint", "cd" * 32, *at), "this site itself", "another site"),
+        (1, ("nroth", "--import", "heat"), "there is no peer 'nroth'",
+         "did you mean north? A new one needs --fingerprint, and --listen, --address or --far"),
+        (1, ("x", "--fingerprint", "cd" * 32), "there is no peer 'x'", "A new one needs "),
+        (2, ("south", "--fingerprint", "SHA256:abcd", *at),
+         "--fingerprint: 'SHA256:abcd' is no fingerprint: it has 64 hex digits, not 4\n",
+         "`sealmq peer fingerprint SITE` says it"),
+        (2, ("south", "--fingerprint", "<abcd>", *at), "not 4 and 2 other characters\n", ""),
+    ):  # fmt: skip
+        capsys.readouterr()
+        assert main(["peer", "add", root, *words]) == code
+        err = capsys.readouterr().err
+        assert says in err
+        assert hint in err
+    assert site.layout.config.read_bytes() == before
+
+
+def test_a_peer_that_stays_as_it_is_and_one_that_comes_back(
+    site: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, mark = str(site.layout.root), "SHA256:" + "ab" * 32
+    words = ["peer", "add", root, "north", "--fingerprint", mark, "--address", "n.example:1",
+             "--give", "a b/#", "--export", "m1-temp", "--import", "heat:chacha"]  # fmt: skip
+    assert main(words) == 0
+    before = site.layout.config.read_text()
+    for more, says in ((words[4:], "nothing to change"), (["--export", "m2-temp"], "changed")):
+        capsys.readouterr()
+        assert main([*words[:4], *more]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == says
+    assert main(words) == 0
+    capsys.readouterr()
+    assert main(["peer", "remove", root, "north"]) == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == f"north is no peer any more; what brings it back: sealmq {shlex.join(words)}"
+    assert not [line for line in rest if "{" in line]
+    assert main(shlex.split(first.partition(": sealmq ")[2])) == 0
+    assert site.layout.config.read_text().split("[peers")[1:] == before.split("[peers")[1:]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("up", "  up  "),
+        ("up; heat does not go there", "  up; heat does not go there  "),
+        ("not running", "  not running  "),
+        ("Connection refused", "  calling n.example:1: Connection refused  "),
+        ("ConnectionResetError", "  n.example:1 answers, but not as a SealMQ line ("),
+        ("TLS: WRONG_VERSION_NUMBER", "  n.example:1 answers, but not as a SealMQ line ("),
+        ("Connection reset by peer: does it have this site's fingerprint?",
+         "  calling n.example:1: Connection reset by peer: does it have "),
+    ],
+)  # fmt: skip
+def test_peer_list_says_where_a_caller_s_trouble_is(
+    site: MadeSite,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    shown: str,
+) -> None:
+    root, mark = str(site.layout.root), "SHA256:" + "ab" * 32
+    words = ["--fingerprint", mark, "--address", "n.example:1", "--import", "heat"]
+    assert main(["peer", "add", root, "north", *words]) == 0
+    said = {"line": line, "waiting": 0, "dropped": {}}
+    monkeypatch.setattr(told, "line", lambda *_: said)
+    capsys.readouterr()
+    assert main(["peer", "list", root]) == 0
+    assert shown in capsys.readouterr().out
+    assert main(["peer", "list", root, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["peers"][0]["line"] == line
+
+
 def test_several_clients_are_added_in_one_change(
     site: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -777,4 +858,4 @@ def test_commands_name_what_is_no_site(tmp_path: Path, capsys: pytest.CaptureFix
         assert main([*words, str(tmp_path), *extra]) == 1
         said = capsys.readouterr().err
         assert "is no site" in said
-        assert f"sealmq init {tmp_path}" in said
+        assert "a site is a folder that `sealmq init` has made" in said

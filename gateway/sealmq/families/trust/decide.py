@@ -94,10 +94,13 @@ def accepts(
         votes.append(Vote(signer, rating, rating is not None and rating.reaches(threshold)))
     needed = _needed(rules, neighbours, graph)
     enough = sum(vote.counts for vote in votes)
-    who = "neighbours that have signed" if rules.way == "neighbour" else "signers"
+    one = enough == 1
+    who = "signer" if one else "signers"
+    if rules.way == "neighbour":
+        who = "neighbour that has signed" if one else "neighbours that have signed"
     sign = "π" if rules.way == "neighbour" else "θ"
     at = rules.sign if rules.way == "neighbour" else rules.accept
-    reason = f"{enough} {who} at {sign} = {at / SCALE:g} or above, and {needed} needed"
+    reason = f"{enough} {who} at {sign} = {at / SCALE:g} or above, {needed} needed"
     return Acceptance(enough >= needed, reason, votes)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from families.factory import HEAD
-from families.trust.trust_world import END, private, public, signed
+from families.trust.trust_world import END, World, private, public, signed
+from sealmq.bridge import told
 from sealmq.cli.main import main
 from sealmq.doctor.policy import in_policy
 from sealmq.families.api import FamilyConfigError, Follow, TopicLabel
@@ -19,8 +20,9 @@ from sealmq.families.engine import Conn, Engine
 from sealmq.families.labels.family import Labels
 from sealmq.families.trust import doctor, simulate
 from sealmq.families.trust.decide import Rules
+from sealmq.families.trust.example import PAPER
 from sealmq.families.trust.family import Trust
-from sealmq.families.trust.ratings import HOUR_MS, Weights
+from sealmq.families.trust.ratings import HOUR_MS, SCALE, Weights
 from sealmq.families.trust.settings import LocalToken, read
 from sealmq.families.trust.tokens import Token, announcement
 from sealmq.site.canary import CLIENTS
@@ -288,6 +290,84 @@ def test_paths_and_explain_read_a_file(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text("{")
     assert main(["trust", "paths", str(file)]) == 1
     assert "holds no JSON" in capsys.readouterr().err
+
+
+@pytest.fixture
+def up(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Its folder, as of b6 of the paper's graph, to which a token of b1's client has come."""
+    world = World()
+    token = world.grant("b1", "c")
+    world.publish("b1", "c", "a/x")
+    b6 = world["b6"]
+    edges = [[*ends, rating / SCALE] for ends, rating in PAPER.edges.items()]
+    scene: dict[str, Any] = {
+        "ratings": edges,
+        "issuer": "b1",
+        "signers": ["b1", "b2", "b3"],
+        "judge": "b6",
+    }
+    live: dict[str, Any] = {
+        "neighbours": ["b3", "b4", "b5", "b7", "b8"], "blocked": ["b7"], "doubtful": [],
+        "ratings": {"b3": 0.6, "b4": 0.4, "b5": 0.5, "b7": 0.1},
+        "votes": {"good": 0, "bad": 1}, "tokens": [], "count": 0,
+    }  # fmt: skip
+
+    def ask(_: Layout, op: str, **fields: Any) -> dict[str, Any]:
+        if op == "explain":
+            return b6.explain(fields["from"], token.id, fields["topic"], world.now)
+        return scene if op == "scene" else live
+
+    monkeypatch.setattr(told, "ask", ask)
+    monkeypatch.setattr(told, "runs", lambda _: True)
+    return str(layout.root)
+
+
+@pytest.mark.parametrize(
+    ("by", "topic", "code", "said"),
+    [
+        ("b5", "a/x", 0, "a/x by b5 is taken (trust.message.accepted: 1 signer at θ = 0.5 or "
+         "above, 1 needed); it goes on to: b4"),
+        ("b4", "a/x", 1, "a/x by b4 is refused: b4, rated 0.4, has handed it over "
+         "(trust.message.handed-over-by)"),
+        ("b5", "z/x", 1, "z/x by b5 is refused: its client's token does not have the topic "),
+        ("b9", "a/x", 1, "a/x by b9 is refused: 'b9' is no neighbour "),
+    ],
+)  # fmt: skip
+def test_explain_of_a_message_ends_with_that_message_s_verdict(
+    up: str, capsys: pytest.CaptureFixture[str], by: str, topic: str, code: int, said: str
+) -> None:
+    words = ["explain", up, "--token", "@b1/c"]
+    assert ran(capsys, *words)[0] == 0, "the token itself"
+    assert main(["trust", *words, "--from", by, "--topic", topic]) == code
+    assert capsys.readouterr().out.splitlines()[-1].startswith(said)
+    assert ran(capsys, *words, "--from", by, "--topic", topic)[0] == code
+
+
+def test_explain_refuses_half_a_message_and_says_what_to_give(
+    up: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, says in (
+        ((up, "--topic", "a/x"), "--topic a/x without --from; "),
+        ((up, "--from", "b5"), "--from b5 without --topic; "),
+        ((up, "--from", "b5", "--topic", "@b1/a/x"), "say it as at its own site: a/x"),
+        ((str(tmp_path / "r.json"), "--from", "b5", "--topic", "a/x"), "give its folder"),
+    ):
+        assert main(["trust", "explain", "--token", "@b1/c", *words]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_show_says_what_comes_of_a_neighbour_s_rating(
+    up: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trust", "show", up]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line[0] == "b"]
+    assert lines == [
+        "b3: rated 0.6, at π = 0.6 or above: what comes over it is taken and signed",
+        "b4: rated 0.4, below θ = 0.5: nothing is taken over it",
+        "b5: rated 0.5, below π = 0.6: what comes over it is taken, and not signed",
+        "b7: rated 0.1, BLOCKED: nothing is taken over it",
+        "b8: not rated yet",
+    ]
 
 
 def test_a_token_says_who_has_signed_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

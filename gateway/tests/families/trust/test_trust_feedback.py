@@ -243,6 +243,8 @@ def test_the_report_counts_the_audit_logs_records() -> None:
              "reason": "not signed by b1"},
             {"at_ms": 32, "event": "bridge-dropped", "peer": "b4", "topic": "a", "label": "l",
              "reason": "late: 64 and more"},
+            {"at_ms": 32, "event": "bridge-dropped", "peer": "b4", "topic": "a", "label": "l",
+             "reason": "b4: not exported: nothing of that label belongs here"},
             *({"at_ms": 33, "event": "folded", "of": of, "peer": "b4", "count": 7, "rule": "full"}
               for of in ("bridge-dropped", "token-refused", "connect")),
             {"at_ms": 100, **blocked},
@@ -257,7 +259,7 @@ def test_the_report_counts_the_audit_logs_records() -> None:
     assert said["bad_messages"] == [{"site": "b5", "topic": HEAT, "count": 2}]
     assert said["refused"][0]["rule"] == "trust.token.forged"
     assert [(row["reason"], row["count"]) for row in said["dropped"]] == [
-        ("late", 1), ("beyond what is named in a minute", 7),
+        ("late", 1), ("refused there: not exported", 1), ("beyond what is named in a minute", 7),
     ]  # fmt: skip
     assert said["refused"][1]["rule"] == "full"
     text = "\n".join(found.lines())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -69,7 +70,7 @@ def read(text: str, field: str | None) -> Range:
 
 def options(p: argparse.ArgumentParser) -> None:
     """Of the verb."""
-    from sealmq.cli.acting import add_timeout, add_who
+    from sealmq.cli.acting import add_who
 
     add_who(p)
     p.add_argument(
@@ -79,27 +80,43 @@ def options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--range", metavar="LO..HI", required=True, help="what a good value lies in")
     p.add_argument("--field", metavar="PATH", help="of a JSON object: names with dots between")
     p.add_argument("-C", "--count", metavar="N", type=int, help="end after N messages")
-    add_timeout(p)
+    p.add_argument(
+        "-W", "--timeout", metavar="SECONDS", help="end after so many seconds, with exit code 27"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Until the count, or a signal."""
-    from sealmq.cli.acting import act, asking_client, check_who
+    """Until the count, the time or a signal."""
+    from sealmq.cli.acting import act, check_who, client_of, told_of_filter, until_over
     from sealmq.cli.pub import seconds
+    from sealmq.client import Options, Refused
 
+    begun = time.monotonic()
     check_who(args)
     wanted = read(args.range, args.field)
     if args.count is not None and args.count < 1:
         raise UsageError(f"{args.count} messages", "-C 10")
-    args.timeout = seconds(args, args.timeout)
+    for filt in args.topic:
+        if not filt.startswith("@") or "/" not in filt:
+            raise UsageError(
+                f"-t {filt}",
+                "it judges what comes from other sites, @SITE/TOPIC",
+                hint=f"-t '@SITE/{filt.removeprefix('@')}'; SITE: a peer, as `sealmq peer list` "
+                "names it",
+            )
+    if args.timeout is not None:
+        args.timeout = seconds(args, args.timeout)
 
     async def whole() -> int:
-        async with await asking_client(args) as client:
+        async with await client_of(args, Options(reconnect=False)) as client:
             for filt in args.topic:
-                await client.subscribe(filt, qos=1)
+                try:
+                    await client.subscribe(filt, qos=1)
+                except Refused as error:
+                    raise told_of_filter(args, filt, error) from None
             return await judge(client, wanted, args.count, args.json)
 
-    return act(whole())
+    return act(until_over(whole(), args.timeout, begun))
 
 
 async def judge(client: Client, wanted: Range, most: int | None, as_json: bool) -> int:

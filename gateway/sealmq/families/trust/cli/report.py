@@ -52,8 +52,8 @@ class Report:
                 reason = str(record["reason"])[:200]
                 self.refused[str(record["peer"]), str(record["rule"]), reason] += 1
             case "bridge-dropped":
-                why = str(record["reason"]).partition(":")[0][:200]
-                self.dropped[str(record["peer"]), why] += 1
+                peer = str(record["peer"])
+                self.dropped[peer, _why(peer, str(record["reason"]))] += 1
             case "folded" if record["of"] == "bridge-dropped":
                 self.dropped[str(record.get("peer", "")), _UNNAMED] += record["count"]
             case "folded" if record["of"] == "token-refused":
@@ -112,6 +112,13 @@ class Report:
                 if len(rows) > _SHOWN:
                     out.append(f"  and {len(rows) - _SHOWN} more: --json")
         return out or ["nothing: no neighbour has crossed a threshold, and nobody has voted"]
+
+
+def _why(peer: str, reason: str) -> str:
+    """Up to its first colon; a reason that the peer has given begins with its name."""
+    own = reason.removeprefix(f"{peer}: ")
+    there = "refused there: " if own != reason else ""
+    return there + own.partition(":")[0][:200]
 
 
 def _rows(counts: Counter[Any], *names: str) -> list[dict[str, Any]]:

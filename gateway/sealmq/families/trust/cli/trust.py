@@ -21,7 +21,7 @@ from sealmq.cli.errors import FAILED, OK, OperatorError, UsageError
 from sealmq.plain import plain
 
 from .. import example, simulate
-from ..decide import Rules
+from ..decide import Rules, handed
 from ..example import BadScene, Scene
 from ..ratings import SCALE, WEIGHTS, Weights, opinion, rate
 from ..tokens import NEIGHBOUR, read_announcement, signed_text
@@ -77,7 +77,12 @@ def _reads(p: Parser) -> None:
 
 def _explains(p: Parser) -> None:
     _reads(p)
-    p.add_argument("--from", dest="by", metavar="SITE", help="a message that this neighbour has")
+    p.add_argument(
+        "--from",
+        dest="by",
+        metavar="SITE",
+        help="of a site that is up: a message that this neighbour hands over; with --topic",
+    )
     p.add_argument("--topic", metavar="TOPIC", help="its topic, as it is at its own site")
 
 
@@ -212,18 +217,17 @@ def _show(args: argparse.Namespace) -> int:
         lines.append("no client has a token: [families.trust.tokens.CLIENT]")
     if runs(layout):
         live = answer["live"] = ask(layout, "show")
-        lines += _live_lines(live)
+        lines += _live_lines(live, said.rules)
     _print(args, answer, lines)
     return OK
 
 
-def _live_lines(live: Mapping[str, Any]) -> list[str]:
+def _live_lines(live: Mapping[str, Any], rules: Rules) -> list[str]:
     """What the bridge knows just now."""
-    lines = []
-    for name in live["neighbours"]:
-        rating = live["ratings"].get(name)
-        rated = "not rated yet" if rating is None else f"rated {rating:g}"
-        lines.append(f"{name}: {rated}{', BLOCKED' if name in live['blocked'] else ''}")
+    lines = [
+        f"{name}: {_standing(live['ratings'].get(name), name in live['blocked'], rules)}"
+        for name in live["neighbours"]
+    ]
     lines += [f"{name}: neighbours say different keys of it" for name in live["doubtful"]]
     good, bad = live["votes"]["good"], live["votes"]["bad"]
     lines.append(f"readers' words since the bridge began: {good} good, {bad} bad")
@@ -235,6 +239,21 @@ def _live_lines(live: Mapping[str, Any]) -> list[str]:
     if live["count"] > len(live["tokens"]):
         lines.append(f"... and {live['count'] - len(live['tokens'])} more")
     return lines
+
+
+def _standing(rating: float | None, blocked: bool, rules: Rules) -> str:
+    """A neighbour's rating, and what comes of it."""
+    if rating is None:
+        return "not rated yet" + ", BLOCKED" * blocked
+    rated, does = f"rated {rating:g}", handed(rules, round(rating * SCALE))
+    theta, pi = rules.accept / SCALE, rules.sign / SCALE
+    if blocked:
+        return f"{rated}, BLOCKED: nothing is taken over it"
+    if not does.deliver:
+        return f"{rated}, below θ = {theta:g}: nothing is taken over it"
+    if not does.sign:
+        return f"{rated}, below π = {pi:g}: what comes over it is taken, and not signed"
+    return f"{rated}, at π = {pi:g} or above: what comes over it is taken and signed"
 
 
 def _asked(args: argparse.Namespace, op: str, **fields: Any) -> dict[str, Any]:
@@ -324,16 +343,51 @@ def _signer_lines(answer: Mapping[str, Any]) -> list[str]:
 
 
 def _explain(args: argparse.Namespace) -> int:
+    """Exit code: of the message, if one is asked about, else of the token."""
+    _check_message(args)
     scene = _scene(args)
     answer = example.answer(scene)
     answer["otherwise"] = example.otherwise(scene)
     lines = _explained(answer)
-    if args.by is not None and args.topic is not None and Path(args.file).is_dir():
+    accepted = answer["decision"] == "accept"
+    if args.by is not None:
         said = answer["message"] = _asked(args, "explain", topic=args.topic, **{"from": args.by})
-        does = f"goes on to {', '.join(said['to']) or 'nobody'}" if said["accept"] else "is refused"
-        lines.append(f"{args.topic} by {args.by} {does}: {said['reason']} ({said['rule']})")
+        lines.append(_of_message(args, said))
+        accepted = said["accept"]
     _print(args, answer, lines)
-    return OK if answer["decision"] == "accept" else FAILED
+    return OK if accepted else FAILED
+
+
+def _check_message(args: argparse.Namespace) -> None:
+    if args.by is None and args.topic is None:
+        return
+    if not Path(args.file).is_dir():
+        raise UsageError(
+            f"--from and --topic with {args.file}", "they ask a site that is up: give its folder"
+        )
+    if args.by is None:
+        raise UsageError(
+            f"--topic {args.topic} without --from",
+            "a message is judged by who hands it over",
+            hint="--from NEIGHBOUR; `sealmq trust show SITE` lists the neighbours",
+        )
+    if args.topic is None:
+        raise UsageError(
+            f"--from {args.by} without --topic",
+            "whether a message is taken depends on its topic",
+            hint="--topic TOPIC, as it is at the site that it comes from",
+        )
+    if args.topic.startswith(NEIGHBOUR):
+        own = args.topic.partition("/")[2] or "TOPIC"
+        raise UsageError(f"--topic {args.topic}", f"say it as at its own site: {own}")
+
+
+def _of_message(args: argparse.Namespace, said: Mapping[str, Any]) -> str:
+    what = f"{args.topic} by {args.by}"
+    if not said["accept"]:
+        return f"{what} is refused: {said['reason']} ({said['rule']})"
+    to = ", ".join(said["to"]) or "no neighbour"
+    return f"{what} is taken ({said['rule']}: {said['reason']}); it goes on to: {to}"
 
 
 def _explained(answer: Mapping[str, Any]) -> list[str]:
@@ -549,7 +603,8 @@ _VERBS: dict[str, _Verb] = {
     "explain": _Verb(
         "whether a token is accepted, why, and what other rules would decide",
         "  sealmq trust explain factory --token @b1/boiler --from b4 --topic boiler/1\n"
-        "  sealmq trust explain ratings.json\n" + _FILE + "\nExit code 0: accepted, 1: refused.\n",
+        "  sealmq trust explain ratings.json\n" + _FILE
+        + "\nExit code 0: accepted, 1: refused; with --from of the message, else of the token.\n",
         _explains, _explain,
     ),
     "token": _Verb(
@@ -566,7 +621,8 @@ _VERBS: dict[str, _Verb] = {
         "Its word alone makes a message bad, if the site names it:\n"
         "  [families.trust]\n"
         '  assessors = ["checker"]\n'
-        "Without that it is a reader like others. What is no number is bad.\n",
+        "Without that it is a reader like others. What is no number is bad.\n\n"
+        "Exit code 0: as many as -C says, or Ctrl-C; 27: the time of -W is over; 12: refused.\n",
         assess.options, assess.run,
     ),
     "report": _Verb(
