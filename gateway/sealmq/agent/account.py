@@ -44,8 +44,8 @@ _ROOM_S = 0.05
 _INBOX = 64
 _INBOX_BYTES = 2 << 20
 
-# Refusals that say nothing of the message: the same one is taken a little later.
-_PASSES = (WrongEpoch, Unavailable, RateLimited)
+# Refusals that say nothing of the message: the same one may be taken a little later.
+_PASSES = (Unavailable, RateLimited)
 _NOT_KEPT = Refusal("away", "agent.away", "the site is away; QoS 0 is not kept")
 
 
@@ -238,7 +238,7 @@ class Account:
     def _answered(self, going: Going, error: Exception | None) -> None:
         if error is None:
             self._over(going, None)
-        elif isinstance(error, SealError) and not isinstance(error, _PASSES):
+        elif isinstance(error, SealError) and not _is_sent_again(going, error):
             self._over(going, Refusal.of(error))
         elif not self._ended:
             # The connection broke, or what refuses it passes: it is sent once more.
@@ -325,7 +325,7 @@ class Account:
                     within=_EVER_S,
                     sealed=sealed,
                 )
-        except (ClientError, Unavailable, RateLimited) as error:
+        except (ClientError, *_PASSES) as error:
             return error
         except SealError as error:
             return Refusal.of(error)
@@ -388,3 +388,11 @@ def note(topic: str, refusal: Refusal) -> bytes:
     """A refusal as a message to local clients."""
     said = {"topic": topic, "rule": refusal.rule, "reason": refusal.reason}
     return json.dumps(said).encode()
+
+
+def _is_sent_again(going: Going, error: SealError) -> bool:
+    """A later message of its topic may have been taken meanwhile: what is retained would be set
+    back by it."""
+    if isinstance(error, WrongEpoch):
+        return True
+    return isinstance(error, _PASSES) and not going.pub.retain

@@ -198,7 +198,9 @@ class Bridge:
             if self.judge.relays and shown.name != name:
                 continue
             public[name] = shown.public
-            self.traffic.sites[name] = shown.site
+            # Of two that say one id, which no later SealMQ keeps, the one counts that came first.
+            if shown.site not in self.traffic.sites.values() or name in self.traffic.sites:
+                self.traffic.sites[name] = shown.site
         neighbours = {}
         for name in public.keys() & self._neighbours.keys():
             peer = self._crossings.peers[name]
@@ -222,7 +224,10 @@ class Bridge:
             raise LineLost("its certificate says this site's own id")
         for other, site in self.traffic.sites.items():
             if site == shown.site and other != name:
-                raise LineLost(f"its certificate says the id of {other}'s site")
+                raise LineLost(
+                    f"its certificate says the id of {other}'s site, which came first: one of them "
+                    "lies, or is a copy (sealmq peer remove)"
+                )
         if self.spool.certificates().get(name) != der:
             self.spool.put_certificate(name, der)
             self._configure()

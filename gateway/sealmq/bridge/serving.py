@@ -38,7 +38,7 @@ from sealmq.site.values import ANYWHERE
 from sealmq_spec.errors import SealError, Unavailable, WrongEpoch
 
 from .line import LineLost
-from .passing import Passing
+from .passing import Passing, which
 from .traffic import Over
 
 log = logging.getLogger("sealmq.bridge")
@@ -115,24 +115,25 @@ async def deliver(
 
 class Publishing:
     """What one client publishes of other sites, each message once and until the broker has it or
-    never will: at once where it can be, and after those that came before it where these wait for
-    room, the broker or keys. What is under way already may pass them; there are fewer than a
-    reader's window has places. later: runs what waits. keys_s: as of `deliver`.
+    never will: at once where it can be, and after those of its boot session that wait for room, the
+    broker or keys, since readers refuse what comes much too late. What is under way already may
+    pass them; there are fewer than a reader's window has places. later: runs what waits. keys_s: as
+    of `deliver`.
     """
 
     def __init__(self, client: Passing, later: Later, keys_s: float = 0.0) -> None:
         self._client, self._later, self._keys_s = client, later, keys_s
         self._number = 0
-        self._waiting: list[_Waiting] = []
-        self._works = False
+        # By boot session; of one that has nothing left there is none.
+        self._waiting: dict[bytes, list[_Waiting]] = {}
 
     def put(self, topic: str, m1: bytes, retain: bool, over: Over) -> None:
         """over: is told, once, None or the SealError."""
         self._number += 1
         fields = self._number, topic, m1, retain, over, time.monotonic()
         one: _Waiting = _new(_Waiting, fields)
-        if self._works:
-            heapq.heappush(self._waiting, one)
+        if self._waiting and (before := self._waiting.get(which(m1)[0])) is not None:
+            heapq.heappush(before, one)
             return
         try:
             sent = self._client.pass_on_nowait(topic, m1, retain, partial(self._told, one))
@@ -150,14 +151,17 @@ class Publishing:
             self._wait(one)
 
     def _wait(self, one: _Waiting) -> None:
-        heapq.heappush(self._waiting, one)
-        if not self._works:
-            self._works = True
-            self._later(self._work())
+        origin = which(one.m1)[0]
+        if (before := self._waiting.get(origin)) is not None:
+            heapq.heappush(before, one)
+        else:
+            self._waiting[origin] = [one]
+            self._later(self._work(origin))
 
-    async def _work(self) -> None:
-        while self._waiting:
-            one = heapq.heappop(self._waiting)
+    async def _work(self, origin: bytes) -> None:
+        waiting = self._waiting[origin]
+        while waiting:
+            one = heapq.heappop(waiting)
             left = max(0.0, self._keys_s - (time.monotonic() - one.since))
             try:
                 await deliver(self._client, one.topic, one.m1, one.retain, keys_s=left)
@@ -165,7 +169,7 @@ class Publishing:
                 one.over(error)
             else:
                 one.over(None)
-        self._works = False
+        del self._waiting[origin]
 
 
 def _may_heal(error: Exception, keys_s: float) -> bool:

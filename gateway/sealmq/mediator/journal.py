@@ -28,14 +28,16 @@ from typing import Any
 from sealmq.loops import wake
 from sealmq_spec.const import WINDOW_S
 
-from .core.limits import JOURNAL_PART, ROOM_S
+from .core.limits import ROOM_S
+from .core.refusals import JOURNAL_PART
 from .disk import Disk
 from .journal_file import Ahead, Entry, Segment, pack, read, retained_elsewhere, without_retain
 
 log = logging.getLogger("sealmq.mediator")
 
 MOST = 128 * 1024 * 1024
-# One client's part of it is a quarter: a client that fills its part is refused, others are not.
+# One client's part of it is a quarter: a client that fills its part waits, and is refused in the
+# end; others are not.
 SHARE = 4
 # By which rule: what a client has there itself, or all else.
 ANYBODYS = "mediator.publish.journal"
@@ -187,19 +189,20 @@ class Journal:
             return setting
         return f"a worker's {_mib(self.most)} ({setting} for {self._workers} workers)"
 
-    async def room(self, client: int) -> None:
-        """Returns when this client's part has room, or after ROOM_S."""
+    async def room(self, client: int) -> bool:
+        """Waits until this client's part has room; False: it had none for ROOM_S."""
         came = self._loop.create_future()
         self._wanted.setdefault(client, []).append(came)
         try:
             async with asyncio.timeout(ROOM_S):
                 await came
         except TimeoutError:
-            pass
+            return False
         finally:
             self._wanted[client].remove(came)
             if not self._wanted[client]:
                 del self._wanted[client]
+        return True
 
     def append(
         self,

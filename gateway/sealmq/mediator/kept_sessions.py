@@ -7,9 +7,9 @@ generation it was proved last, and of its subscriptions.
 
 A broker that is killed has lost the sessions and subscriptions that it had not saved. It gets them
 back before the journal is published again (`reopen`): else nobody waits there for what that holds.
-CONNECT begins a session there before SUBSCRIBE gives it its filters. Where anything ends that in
-between, the broker has it the next time, and empty: so it is known until then which ones may be
-(`_bare`), and of a process that is killed meanwhile a file says so (`reopening`).
+If that fails after CONNECT, the broker keeps an empty session. `_bare` names the sessions that may
+be so: they are subscribed again. A file (`reopening`) says it to the process that comes after one
+that was killed meanwhile.
 
 One whose CONNECT said for how long ends so many seconds after its connection. That is counted by a
 clock that only rises; over a restart by the time of day, and never for longer than that interval.
@@ -264,7 +264,11 @@ class KeptSessions:
                 losses += 1
                 self._began[key] = _UNSEEN
             self.changed(key, unsaved)
-        self._reopening.unlink(missing_ok=True)
+        if keys:
+            try:
+                self._reopening.unlink(missing_ok=True)
+            except OSError as failed:
+                log.warning("%s: %s", self._reopening, failed.strerror)
         if losses:
             log.warning("the broker had lost %d kept sessions; it has them again", losses)
 

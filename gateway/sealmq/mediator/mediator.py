@@ -203,7 +203,7 @@ class Mediator:
             fx.SnapshotMore: self._links.snapshot_more,
             fx.SnapshotDrop: self._links.snapshot_drop,
             fx.Yield: self._yield,
-            fx.Room: self._room,
+            fx.AwaitRoom: self._await_room,
             fx.AskTime: self._ask_time,
             fx.Provision: self._provision,
             fx.Lock: self._lock,
@@ -335,7 +335,7 @@ class Mediator:
     def _yield(self, session: Session, effect: fx.Yield) -> None:
         self._steps.add(partial(self._questions.reply, session, effect.task, None))
 
-    def _room(self, session: Session, effect: fx.Room) -> None:
+    def _await_room(self, session: Session, effect: fx.AwaitRoom) -> None:
         self._questions.ask(session, effect.task, self.journal.room(effect.client), ends=True)
 
     def _ask_time(self, session: Session, effect: fx.AskTime) -> None:

@@ -20,6 +20,7 @@ from sealmq.store.left import gone
 from sealmq_spec.errors import SealError
 
 from .control_link import ControlLink
+from .core.refusals import JOURNAL_PART
 from .core.site import Site
 from .journal import Journal
 from .links import NotTaken
@@ -142,6 +143,10 @@ class WillKeeper:
         topic = it.topic.encode()
         while True:
             check_client(site, will)
+            # Else what the journal has of before could come back over it.
+            full = journal.refuses(will.client) if will.retain else None
+            if full is not None and full[0] == JOURNAL_PART:
+                await journal.room(will.client)
             payload = seal(site, will, it, site.now_ms)
             if will.retain:
                 site.retained.passed(it.topic, site.order.ms, site.order.seq)
@@ -149,9 +154,8 @@ class WillKeeper:
                 site.retained.published(it.topic, will.client, place)
             losses = control.losses
             seq = 0
-            # Nobody waits for a will to be accepted: it may go without the journal. What is
-            # retained may not: an older message that the journal has would come back over it.
-            if will.retain or (will.qos and journal.refuses(will.client) is None):
+            # Nobody waits for a will to be accepted: it may go without the journal.
+            if (will.qos or will.retain) and journal.refuses(will.client) is None:
                 seq = journal.append(topic, payload, will.qos, will.retain, will.client, will.gen)
             try:
                 await self._publish(topic, payload, will.qos, will.retain, will.client, will.gen)

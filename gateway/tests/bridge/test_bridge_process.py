@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from bridge.crossing_world import m1
 from bridge.test_bridge_parts import NORTH, OTHER, SOUTH
 from free_ports import free_port
 from sealmq.bridge import process, told
@@ -179,12 +180,12 @@ def test_a_mediator_may_not_have_heard_yet_of_keys_that_have_come(
             self.tried += 1
             return said if self.tried < 3 else None
 
-        def pass_on_nowait(self, topic: str, m1: bytes, retain: bool, over: Any) -> bool:
+        def pass_on_nowait(self, topic: str, raw: bytes, retain: bool, over: Any) -> bool:
             if at_once:
                 over(self.once())
             return at_once
 
-        async def pass_on(self, topic: str, m1: bytes, qos: int, retain: bool, s: float) -> None:
+        async def pass_on(self, topic: str, raw: bytes, qos: int, retain: bool, s: float) -> None:
             if (error := self.once()) is not None:
                 raise error
 
@@ -193,7 +194,7 @@ def test_a_mediator_may_not_have_heard_yet_of_keys_that_have_come(
         told: asyncio.Queue[Exception | None] = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
             later: Any = group.create_task
-            Publishing(client, later, keys_s).put("@north/a", b"m1", False, told.put_nowait)
+            Publishing(client, later, keys_s).put("@north/a", m1(1), False, told.put_nowait)
             assert await told.get() is (None if tries == 3 else said)
         assert (client.tried, told.empty()) == (tries, True)
 
@@ -210,7 +211,7 @@ def test_what_can_not_be_sent_at_all_is_told_and_nothing_else_ends() -> None:
     client: Any = Client()
     told: list[Exception | None] = []
     later: Any = None
-    Publishing(client, later, 10.0).put("@north/a", b"m1", False, told.append)
+    Publishing(client, later, 10.0).put("@north/a", m1(1), False, told.append)
     assert told == [said]
 
 

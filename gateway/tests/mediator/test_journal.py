@@ -402,7 +402,7 @@ def test_who_waits_for_room_goes_on_when_its_own_part_has_some(
             await asyncio.sleep(0)
             assert not any(task.done() for task in waiting)
             w.saves(2)
-            await asyncio.gather(*waiting)
+            assert await asyncio.gather(*waiting) == [True] * 3
             # What an operator raises is in force at once.
             w.journal.most = 4
             raised = asyncio.create_task(w.journal.room(7))
@@ -413,7 +413,7 @@ def test_who_waits_for_room_goes_on_when_its_own_part_has_some(
             # And nobody waits for ever.
             w.journal.most = 4
             monkeypatch.setattr(journal_module, "ROOM_S", 0.01)
-            await w.journal.room(7)
+            assert not await w.journal.room(7)
             assert not w.journal._wanted
 
     run(story)
@@ -628,7 +628,13 @@ def test_a_birth_does_not_come_back_over_a_will_that_fired_after_it(
             nobody: Any = None
             keeper = willkeeper.WillKeeper(site, store, nobody, w.journal, control, publish, nobody)
             will: Any = SimpleNamespace(qos=qos, retain=True, client=1, gen=1, boot=1, ctr=2)
-            assert await keeper._deliver(will, SimpleNamespace(topic="t", at_ms=1))  # type: ignore[arg-type]
+            fired: Any = SimpleNamespace(topic="t", at_ms=1)
+            firing = asyncio.create_task(keeper._deliver(will, fired))
+            if full:  # it waits for room, and does not take that of others
+                await asyncio.sleep(0)
+                assert not went
+                w.journal.most = 1 << 20
+            assert await firing
             assert went == [b"offline"]
             await w.journal.close()
             w.journal = w.open()

@@ -111,9 +111,9 @@ class Yield(NamedTuple):
     task: int
 
 
-class Room(NamedTuple):
-    """Waits until the journal takes something of this client again, or has not for ROOM_S.
-    Answer: None."""
+class AwaitRoom(NamedTuple):
+    """Waits until the journal takes something of this client again. Answer: whether it does; it
+    may not for ROOM_S."""
 
     task: int
     client: int
@@ -294,7 +294,7 @@ Question = (
     | Snapshot
     | SnapshotMore
     | Yield
-    | Room
+    | AwaitRoom
     | AskTime
     | Provision
     | Lock
@@ -324,7 +324,7 @@ QUESTIONS = (
     Snapshot,
     SnapshotMore,
     Yield,
-    Room,
+    AwaitRoom,
     AskTime,
     Provision,
     Lock,

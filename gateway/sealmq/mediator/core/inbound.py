@@ -37,10 +37,10 @@ from sealmq_spec.topics import check_topic
 from sealmq_spec.window import NEW
 
 from .boots import Sent
-from .effects import Commit, Forward, Room
-from .limits import JOURNAL_PART, PUBLISH_HEAD, UNDERWAY
+from .effects import AwaitRoom, Commit, Forward
+from .limits import PUBLISH_HEAD, UNDERWAY
 from .reasons import TAKEN_OVER, codes
-from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
+from .refusals import JOURNAL_PART, PUBLISH, Proof, Repeated, of, proof_of, rule_of
 from .retained import Place
 from .session_api import SessionApi
 from .site import Site
@@ -120,7 +120,7 @@ def label_topic(s: Asking, decision: Decision) -> Task:
 class Inbound:
     """The publishing half of one session."""
 
-    __slots__ = ("_full", "_known_tlv", "_lost", "_names", "_s", "_takes", "_underway")
+    __slots__ = ("_full", "_in_vain", "_known_tlv", "_lost", "_names", "_s", "_takes", "_underway")
 
     def __init__(self, session: Publisher) -> None:
         self._s = session
@@ -129,13 +129,15 @@ class Inbound:
         self._underway: dict[int, Sent] = {}
         # Whether so many are that what comes now waits; whether nobody can be answered any more.
         self._full = self._lost = False
+        # It has waited for room in the journal, and there was none: nothing waits until there is.
+        self._in_vain = False
         # Topics that may be published on, for what the broker takes.
         self._names: set[bytes] = set()
         self._takes = session.site.takes
 
     # --- a packet ---
 
-    def publish(self, packet: Publish, labelled: bool = False, waited: bool = False) -> None:
+    def publish(self, packet: Publish, labelled: bool = False) -> None:
         """Handles one PUBLISH: it is forwarded or refused, or first its topic is labelled, or its
         client waits for room in the journal."""
         s = self._s
@@ -176,11 +178,12 @@ class Inbound:
             # RETAIN of QoS 0, too: an older message that the journal has would come back over it.
             if (qos or retain) and (full := site.refuses(s.client.number)) is not None:
                 rule, why = full
-                if rule == JOURNAL_PART and not waited:
+                if rule == JOURNAL_PART and not (self._in_vain or self._lost):
                     s.hold(self._room_first(packet, labelled))
                     return
                 self._refuse(packet, of(Unavailable(why), ctr), rule)
                 return
+            self._in_vain = False
             m3_raw, m3 = self._seal(packet, opened, decision)
         except SealError as error:
             self._refuse(packet, of(error, ctr))
@@ -275,9 +278,9 @@ class Inbound:
         """It is judged anew when there is room. A client that gets no PUBACK meanwhile publishes
         more slowly; one that were refused would lose what it has sent."""
         s = self._s
-        yield Room(0, s.client.number)
+        self._in_vain = not (yield AwaitRoom(0, s.client.number))
         if s.state == _OPEN:
-            self.publish(packet, labelled, waited=True)
+            self.publish(packet, labelled)
 
     def _retained(self, opened: Opened, decision: Decision, m3: bytes) -> None:
         s = self._s

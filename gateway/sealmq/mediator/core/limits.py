@@ -95,7 +95,6 @@ class Room:
         object.__setattr__(self, "little", min(self.loose, self.sure, self.each) // 2)
 
 
-# By this rule a client's part of the journal takes nothing more; so long it waits for room first.
-# The broker's third save is up to 18 s away, and clients are patient for longer.
-JOURNAL_PART = "mediator.publish.journal-full"
+# So long a client waits for room in its part of the journal. Mosquitto's third save, as `--broker
+# mosquitto` sets it, is up to 18 s away; clients are patient for longer.
 ROOM_S = 30.0

@@ -17,6 +17,10 @@ CONNECT, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, CONTROL, QUARANTINE = range(6)
 E = TypeVar("E", bound=SealError)
 
 
+JOURNAL_PART = "mediator.publish.journal-full"
+"""The rule by which a client's part of the journal takes nothing more."""
+
+
 class Repeated(Replay):
     """The counter of a packet that has verified was used before, or lies too low to tell."""
 

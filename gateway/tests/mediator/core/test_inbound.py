@@ -14,9 +14,9 @@ from families.toy import Toy
 from mediator_world import NOW_MS, PANEL, SENSOR, World, sealed
 from sealmq.broker.promises import BrokerTakes
 from sealmq.families.attributes import Attribute
-from sealmq.mediator.core.effects import Commit, Room
+from sealmq.mediator.core.effects import AwaitRoom, Commit
 from sealmq.mediator.core.keyring import Keyring
-from sealmq.mediator.core.limits import JOURNAL_PART
+from sealmq.mediator.core.refusals import JOURNAL_PART
 from sealmq.mediator.core.wrap import look_m3, open_m3
 from sealmq.mqtt import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from sealmq.store.errors import StoreUnavailable
@@ -383,29 +383,60 @@ def test_what_the_broker_does_not_promise_is_refused() -> None:
     refused_with(peer, peer.message(retain=True), "broker.promise.retained")
 
 
-@pytest.mark.parametrize("room", [True, False])
 @pytest.mark.parametrize("topic", ["machine/1/temperature", "machine/9/new"])
-def test_a_client_whose_part_of_the_journal_is_full_waits_and_is_then_refused(
-    topic: str, room: bool
-) -> None:
+def test_a_client_whose_part_of_the_journal_is_full_waits_for_room(topic: str) -> None:
     """In its order, also where its topic is labelled first; what it gets goes on meanwhile."""
-    shell = Shell()
-    shell.later = {Room}
-    peer = opened(shell)
-    full: tuple[str, str] | None = (JOURNAL_PART, "its part is full")
-    shell.site.refuses = lambda client: full
+    shell, peer = full_part()
     for packet in (peer.message(topic=topic, qos=1, packet_id=1), peer.message(), Pingreq()):
         peer.send(packet)
     assert peer.got == [Pingresp()]
     assert not shell.forwards()
     [asked] = [asked.effect for asked in shell.asked]
-    assert isinstance(asked, Room)
+    assert isinstance(asked, AwaitRoom)
     assert asked.client == SENSOR
-    full = None if room else full
-    shell.answer(None)
-    assert [f.qos for f in shell.forwards()] == ([1, 0] if room else [0])
+    # Another session of this client was faster.
+    shell.answer(None, True)
+    assert not shell.forwards()
+    assert len(shell.asked) == 1
+    shell.site.refuses = lambda client: None
+    shell.answer(None, True)
+    assert [f.qos for f in shell.forwards()] == [1, 0]
+
+
+def test_who_has_waited_for_room_in_vain_is_refused_and_all_that_it_sends_until_there_is() -> None:
+    """Else each message would wait by itself, and grow old."""
+    shell, peer = full_part()
+    for packet_id in (1, 2, 3):
+        peer.send(peer.message(qos=1, packet_id=packet_id))
+    shell.answer(None, False)
+    assert not shell.asked
     rules = [row["rule"] for row in shell.audits() if row["event"] == "publish-refused"]
-    assert rules == [JOURNAL_PART][room:]
+    assert rules == [JOURNAL_PART] * 3
+    full, shell.site.refuses = shell.site.refuses, lambda client: None
+    peer.send(peer.message(qos=1, packet_id=4))
+    assert len(shell.forwards()) == 1
+    shell.site.refuses = full
+    peer.send(peer.message(qos=1, packet_id=5))
+    assert len(shell.asked) == 1, "there was room meanwhile"
+
+
+def test_what_a_client_that_is_gone_has_sent_does_not_wait_for_room() -> None:
+    shell, peer = full_part()
+    for packet_id in (1, 2, 3):
+        peer.send(peer.message(qos=1, packet_id=packet_id))
+    peer.session.lost("it has gone")
+    shell.answer(None, True)
+    assert not shell.asked
+    assert not shell.forwards()
+
+
+def full_part() -> tuple[Shell, Peer]:
+    """A client whose part of the journal is full; it waits."""
+    shell = Shell()
+    shell.later = {AwaitRoom}
+    peer = opened(shell)
+    shell.site.refuses = lambda client: (JOURNAL_PART, "its part is full")
+    return shell, peer
 
 
 def test_a_full_journal_refuses_what_is_retained_whatever_its_qos() -> None:
