@@ -73,6 +73,7 @@ ELSEWHERE = {
             "The paper's example",
             "The paper's example 2",
             "Ratings",
+            "After a wrong word",
             "Which rules find what",
             "Which rules find what 2",
             "Which rules find what 3",

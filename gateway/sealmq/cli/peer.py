@@ -379,6 +379,8 @@ def _remove(args: argparse.Namespace) -> int:
         print(json.dumps(told))
     else:
         print(f"{args.name} is no peer any more; what brings it back: {again}")
+        if was.get("give") == []:
+            print(f"it was given nothing, which sealmq.toml alone says: [peers.{args.name}] give = []")
         rest = [row for row in done.differences if row.key != f"peers.{args.name}"]
         for line in replace(done, differences=rest).words():
             print(line)
