@@ -380,7 +380,7 @@ def _remove(args: argparse.Namespace) -> int:
     else:
         print(f"{args.name} is no peer any more; what brings it back: {again}")
         if was.get("give") == []:
-            print(f"it was given nothing, which sealmq.toml alone says: [peers.{args.name}] give = []")
+            print("it was given nothing, which only sealmq.toml says: give = []")
         rest = [row for row in done.differences if row.key != f"peers.{args.name}"]
         for line in replace(done, differences=rest).words():
             print(line)

@@ -26,9 +26,9 @@ from sealmq.mediator.core.keyring import Keyring
 from sealmq.mediator.core.session import Session
 from sealmq.mediator.core.subscriptions import Subscriptions
 from sealmq.mediator.events import Events, MissingExecutor
-from sealmq.mediator.links import OwnLink
+from sealmq.mediator.links import OwnLink, end_session
 from sealmq.mediator.server import Channel
-from sealmq.mqtt import Packet, Puback, Publish, Pubrel, build
+from sealmq.mqtt import Connack, Packet, Puback, Publish, Pubrel, build
 from shell_scene import Client, Worker, worker
 
 Story = Callable[[Worker], Awaitable[None]]
@@ -422,5 +422,55 @@ def test_a_session_that_never_opened_is_freed_at_once(what: str, tmp_path: Path)
         if what in ("nothing", "a request"):
             writer.transport.abort()
         await so(lambda: len(alive()) == before)
+
+    told(tmp_path, story)
+
+
+def test_a_client_whose_part_of_the_journal_is_full_is_answered_once_there_is_room(
+    tmp_path: Path,
+) -> None:
+    async def story(made: Worker) -> None:
+        journal = made.mediator.journal
+        sensor = await made.client(SENSOR)
+        journal.most = 40_000
+        sensor.publish(bytes(12_000), 1, 7)
+        await sensor.came("puback")
+        sensor.publish(b"waits", 1, 8)
+        await sensor.ping()
+        assert journal._wanted
+        assert sensor.got == []
+        journal.most = 1 << 20
+        assert await sensor.came("puback") == [Puback(8)]
+
+    told(tmp_path, story)
+
+
+def test_a_session_that_the_broker_has_begun_anew_without_a_word_gets_its_filters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker had forgotten it, and its answer to CONNECT came too late."""
+    opens = OwnLink.open
+
+    async def late(self: OwnLink, *words: Any, **more: Any) -> bool:
+        await opens(self, *words, **more)
+        self.close()
+        raise fx.BrokerAway("no answer")
+
+    async def story(made: Worker) -> None:
+        sensor = await made.client(SENSOR)
+        kept = await made.client(SIBLING, "kept", clean=False)
+        await kept.subscribe("machine/#", 1)
+        await kept.close()
+        name = made.mediator.site.broker_id(SIBLING, "kept")
+        await end_session(made.mediator._address, name)
+        monkeypatch.setattr(OwnLink, "open", late)
+        await kept.begin(clean=False)
+        [refused] = await kept.came("connack")
+        assert refused == Connack(False, 3)
+        await kept.ended()
+        monkeypatch.setattr(OwnLink, "open", opens)
+        await kept.connect(clean=False)
+        sensor.publish(b"for both", 1, 7)
+        await hears(kept, b"for both")
 
     told(tmp_path, story)
