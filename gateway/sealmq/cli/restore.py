@@ -85,7 +85,7 @@ def _say(args: argparse.Namespace, layout: Any, done: Any) -> None:
         label = config.clients[name].label
         print(f"needs a new enrolment file: sealmq client add {site} {name} --label {label}")
     if done.out:
-        print(f"out, as sealmq.toml says: {', '.join(done.out)}")
+        print(f"out, as sealmq.toml or `sealmq client disable` says: {', '.join(done.out)}")
     for note in done.notes:
         print(f"note: {note}")
     print("what was decided after the backup is not known; look before `sealmq up`:")

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from kg.helpers import Device, MadeSite, make_site, own, running
+from kg.test_kg_kept import ORDER, PANEL, TEXT, WITH
 from kg.test_kg_store import scan, secrets_of
 from sealmq.backup.make import backup
 from sealmq.backup.restore import restore
@@ -471,6 +472,82 @@ def test_sealmq_toml_is_the_truth_about_who_is_in(
     # a backup that knows both with the secrets of before: they are not taken up again
     done = restore(site.layout, tmp_path / "second")
     assert done.drawn == {"m1-temp-sensor": 3, "late": 2}
+
+
+def rows_of(site: MadeSite, key: bytes) -> dict[str, dict[str, Any]]:
+    """Clients, after what a key generator does at its start."""
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg = Kg(store, site.config)
+    kg.apply(site.config)
+    found = {row["name"]: row for row in kg.clients()}
+    store.close()
+    return found
+
+
+@pytest.mark.parametrize("keys_only", [False, True])
+def test_who_is_held_out_without_sealmq_toml_stays_out(
+    keys_only: bool, site: MadeSite, saved: Path, key: bytes
+) -> None:
+    """`client disable` while the file was wrong; one of them the backup does not know."""
+    site.edit("[topics]", 'late = { label = "m1-temp" }\n\n[topics]')
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg = Kg(store, site.config)
+    kg.apply(site.config)
+    for name in ("monitor", "late"):
+        kg.hold(name, True)
+    store.close()
+    done = restore(site.layout, saved, keys_only=keys_only)
+    assert done.out == ["monitor"]
+    assert done.drawn == {"late": 1}
+    notes = [note for note in done.notes if "stays disabled" in note]
+    assert sorted(note.split()[1] for note in notes) == ["late", "monitor"]
+    rows = rows_of(site, key)
+    assert {name for name, row in rows.items() if row["disabled"]} == {"monitor", "late"}
+
+
+def test_whom_the_backup_holds_out_stays_out_when_the_present_store_does_not(
+    site: MadeSite, saved: Path, key: bytes, tmp_path: Path
+) -> None:
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg = Kg(store, site.config)
+    kg.hold("monitor", True)
+    backup(site.layout, site.config.site.id, site.key_file, tmp_path / "second")
+    kg.hold("monitor", False)
+    store.close()
+    done = restore(site.layout, tmp_path / "second")
+    assert any("monitor stays disabled" in note for note in done.notes)
+    assert rows_of(site, key)["monitor"]["disabled"]
+
+
+@pytest.mark.parametrize("since", ["removed", "rotated", "removed and added"])
+def test_what_a_family_kept_of_a_client_that_is_gone_stays_gone(
+    since: str, site: MadeSite, saved: Path, key: bytes, tmp_path: Path
+) -> None:
+    site.edit(ORDER, WITH)
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg = Kg(store, site.config)
+    kg.apply(site.config)
+    kg.keep("blinded", TEXT.encode())
+    assert PANEL in kg.kept("blinded").decode()
+    backup(site.layout, site.config.site.id, site.key_file, tmp_path / "second")
+    line = next(line for line in site.layout.config.read_text().splitlines() if PANEL in line)
+    if since == "rotated":
+        site.edit(line, line[:-2] + ", rotation = 1 }")
+    else:
+        site.edit(line + "\n", "")
+    kg.apply(site.config)
+    if since == "removed and added":
+        site.edit("[topics]", line[:-2] + ", rotation = 1 }\n\n[topics]")
+        kg.apply(site.config)
+    store.close()
+    done = restore(site.layout, tmp_path / "second")
+    assert "blinded keeps nothing more of clients that are gone" in done.notes
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg = Kg(store, site.config)
+    assert kg.apply(site.config).notes == []
+    assert PANEL not in kg.kept("blinded").decode()
+    assert not any(PANEL in row[1] for row in kg.snapshot()["told"])
+    store.close()
 
 
 def test_undone(site: MadeSite, saved: Path, key: bytes) -> None:
