@@ -30,10 +30,11 @@ from sealmq.run import proc
 from sealmq.site import masterkey, values
 from sealmq.site.layout import Layout, sync_folder
 
-from .sealed import BackupError, Header, write
+from .sealed import BackupError, Header, NoRoom, write
 
 KG, MEDIATOR, CONFIG = "kg", "mediator", "config"
 _DRAFTS = "backup-"
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +115,8 @@ def copy(source: Path, target: Path, what: str) -> None:
             [(state,)] = made.execute("PRAGMA integrity_check(1)").fetchall()
     except sqlite3.Error as error:
         # The source is only read: it is not its disk that is full.
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            raise BackupError(
+        if getattr(error, "sqlite_errorcode", None) in _NO_ROOM:
+            raise NoRoom(
                 f"{target.parent}: no space is left for a copy of {what}",
                 "free some space on that disk",
             ) from None

@@ -2,12 +2,14 @@
 
 The two stores carry one number that is drawn anew (kg/closing.py): cut off between the two renames,
 the key generator meets a store that it does not know, and the site opens nothing until the restore
-is repeated. Anywhere else the old site or the new one is there.
+is repeated. Anywhere else the old site or the new one is there. What undoes a restore that was cut
+off is not written anew by the one that repeats it: by then the site may be half the backup's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
@@ -32,11 +34,15 @@ from sealmq.store.database import rewrite, set_identity
 
 from . import make
 from .make import CONFIG, KG, MEDIATOR
-from .sealed import BackupError, Header, NotSealed, header, read
+from .sealed import BackupError, Header, NoRoom, NotSealed, header, read
 
 # A backup of what was there before; what cannot be backed up goes aside with OLD behind its name.
 UNDO = "replaced.backup"
+EARLIER = "replaced-earlier.backup"
+"""What undoes the restore before, where nothing can be written that undoes this one."""
 OLD = ".replaced"
+# While the stores are put into place: what they are to be known by.
+_BEGUN = "restoring"
 _ENDS = ("", "-wal", "-shm", "-journal")
 _SQLITE = b"SQLite format 3\0"
 # Rows of `meta` in a backup of the key generator alone, of before there were whole ones.
@@ -126,7 +132,12 @@ class _Restore:
         if fresh_salt:
             write_atomically(layout.salt, head.salt, 0o600)
         kg_restore.keep_lifted(layout, done.begin)
-        undo = self._put_aside(config)
+        undo, notes = self._put_aside(config), list(done.notes)
+        if undo is None and (layout.state / EARLIER).exists():
+            notes.append(f"what undoes the restore before this one: {layout.state / EARLIER}")
+        begun = layout.state / _BEGUN
+        told = {"mediator": mediator.hex() if MEDIATOR in parts else "", "inst": done.begin.inst}
+        write_atomically(begun, json.dumps(told).encode(), 0o600)
         for name in (MEDIATOR, KG):
             if name in parts:
                 _swap(drafts[name], _place(layout, name))
@@ -135,13 +146,15 @@ class _Restore:
             rewrite(layout.mediator_db, self._put_back)
         # Another backup may know these clients with another secret of the same number.
         set_rotations(layout, done.drawn)
+        begun.unlink(missing_ok=True)
+        sync_folder(begun.parent)
         return Restored(
             head.made_s,
             done.kseq,
             done.labels,
             done.drawn,
             done.out,
-            done.notes,
+            notes,
             done.closed,
             "backup" if there is None else "site",
             undo,
@@ -268,20 +281,30 @@ class _Restore:
         return found or secrets.token_bytes(16), NOT_ITS if sealed_in or found else NO_PART
 
     def _put_aside(self, config: Config) -> Path | None:
-        """What undoes the restore; None when nothing was there, or nothing that can be read."""
+        """What undoes the restore; None when nothing was there, or nothing that can be read.
+
+        Of one that was cut off within, what was put aside then. NoRoom: the disk is full.
+        """
         layout = self._layout
         stores = [layout.kg_db, layout.mediator_db]
         if not any(path.exists() for path in stores):
             return None
         undo = layout.state / UNDO
+        if self._cut_off():
+            return undo if undo.exists() else None
         fresh = undo.with_name(undo.name + ".new")
         fresh.unlink(missing_ok=True)
         try:
             key_file = masterkey.find(config, layout.root, self._key_file)
             make.make(layout, config.site.id, key_file, fresh, lambda: self._clock() // 1000)
             os.replace(fresh, undo)
+        except NoRoom as error:
+            raise NoRoom(
+                f"{error}; what would undo the restore cannot be written", error.hint
+            ) from None
         except (BackupError, sqlite3.Error):
-            undo.unlink(missing_ok=True)
+            if undo.exists():
+                os.replace(undo, undo.with_name(EARLIER))
             for path in stores:
                 old = path.with_name(path.name + OLD)
                 for end in _ENDS:
@@ -290,6 +313,21 @@ class _Restore:
                     os.link(path, old)
             return None
         return undo
+
+    # Whether the stores are as a restore has left them that was cut off while it put them into
+    # place, or right after: the mediator's is the backup's and the keys are not, or the keys are,
+    # and no key generator has run on them.
+    def _cut_off(self) -> bool:
+        layout = self._layout
+        try:
+            told = json.loads((layout.state / _BEGUN).read_text())
+            mediator, inst = bytes.fromhex(told["mediator"]), int(told["inst"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        there = kg_restore.present(layout, self._clock() // 1000)
+        if there is not None and there.inst >= inst:
+            return there.inst == inst
+        return bool(mediator) and _identity(layout.mediator_db) == mediator
 
 
 def _identity(path: Path) -> bytes:

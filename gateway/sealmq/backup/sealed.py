@@ -38,6 +38,10 @@ class BackupError(SiteError):
     """No backup can be made, or this one cannot be taken; `hint` says what to do."""
 
 
+class NoRoom(BackupError):
+    """The disk is full."""
+
+
 class NotSealed(BackupError):
     """The file does not begin as a backup does."""
 

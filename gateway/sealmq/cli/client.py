@@ -26,7 +26,7 @@ from sealmq.site.layout import Layout
 
 from . import enrolment, handout, in_force, leave, settled
 from .errors import OperatorError, UsageError
-from .keygen import add_key_file, ask, key_file
+from .keygen import add_key_file, after_edit, ask, key_file
 from .tables import moment
 
 _EXAMPLES = """\
@@ -153,11 +153,14 @@ def _add(args: argparse.Namespace) -> int:
     def into_toml() -> tuple[Config, set[str]]:
         return add_clients(layout, wanted)
 
+    waits = f"nobody was added at the key generator; then again: {_again(args)}"
+
     # The key generator is there, or its store is open, before anything is changed. All rows are one
     # change of sealmq.toml and one transaction of the key generator.
     async def over_socket(kg: KgClient) -> _Added:
         config, added = into_toml()
-        await kg.reload()
+        with after_edit(waits):
+            await kg.reload()
         config = _noted(layout, config, await kg.clients(), names)
         return _Added(config, added, await kg.enrolments(names))
 
@@ -167,7 +170,8 @@ def _add(args: argparse.Namespace) -> int:
 
         with opened(layout, in_force.policy_and_fault(layout)[0], key_file(args)) as kg:
             config, added = into_toml()
-            kg.apply(config)
+            with after_edit(waits):
+                kg.apply(config)
             config = _noted(layout, config, kg.clients(), names)
             return _Added(config, added, kg.enrolments(names))
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sealmq.kg.errors import StoreBusy
-from sealmq.kglink import Applied, KgClient, KgUnavailable
+from sealmq.kg.errors import Bad, StoreBusy
+from sealmq.kglink import Applied, KgBad, KgClient, KgUnavailable
 from sealmq.site.layout import Layout
 
 from .errors import OperatorError
@@ -52,6 +53,21 @@ def ask(
             raise OperatorError(
                 f"the key generator runs, but: {error}", hint=f"sealmq status {layout.root}"
             ) from None
+
+
+@contextlib.contextmanager
+def after_edit(waits: str) -> Iterator[None]:
+    """Where the key generator refuses what sealmq.toml has been made to say: that, and what waits
+    until it takes it.
+    """
+    try:
+        yield
+    except (Bad, KgBad) as error:
+        raise OperatorError(
+            f"sealmq.toml is changed, but the key generator refuses it: {error}",
+            waits,
+            hint=error.hint,
+        ) from None
 
 
 def as_json(done: Applied) -> dict[str, Any]:

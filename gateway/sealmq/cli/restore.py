@@ -23,6 +23,7 @@ The site has to be stopped. All labels get new epochs, no number is issued a sec
 client provisions anew by itself, so that nothing that was recorded since the backup counts again.
 Clients that were added or rotated since need a new enrolment file and are named. A sealmq.toml that
 is in place is the truth and stays: have the newest there; only where none is, the backup's is put.
+Cut off anywhere, the same command again finishes it, and state/replaced.backup still undoes it all.
 
 What was decided after the backup nobody can know: clients that were disabled,
 {decided}.
@@ -85,7 +86,7 @@ def _say(args: argparse.Namespace, layout: Any, done: Any) -> None:
         label = config.clients[name].label
         print(f"needs a new enrolment file: sealmq client add {site} {name} --label {label}")
     if done.out:
-        print(f"out, as sealmq.toml says: {', '.join(done.out)}")
+        print(f"out, as sealmq.toml or `sealmq client disable` says: {', '.join(done.out)}")
     for note in done.notes:
         print(f"note: {note}")
     print("what was decided after the backup is not known; look before `sealmq up`:")

@@ -29,8 +29,8 @@ _POLL_S = 0.02
 _SILENT_S = 1.0
 CODES = """\
 exit codes: 0 it counts: each mediator that runs has confirmed it, or none runs; 1 refused, nothing
-was changed; 2 wrong usage; 27 it is done, but a mediator that runs has not confirmed it in time:
-whether it counts there is not known yet
+was changed but what it names; 2 wrong usage; 27 it is done, but a mediator that runs has not
+confirmed it in time: whether it counts there is not known yet
 """
 
 

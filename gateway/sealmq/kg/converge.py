@@ -146,16 +146,16 @@ class Converge:
                 self._put_client(row, gone, before, dominates)
 
     # Whom `client disable` has put out while sealmq.toml was wrong stays out once it is put right,
-    # until the file says so itself or `client enable` lets him in.
+    # until the file says so itself or `client enable` lets him in. So does who has no line there.
     def _held(self, have: Mapping[str, ClientRow]) -> frozenset[int]:
         out, clients = rows.out(self._tx), self._config.clients
         here = {name: row for name, row in have.items() if row.number in out and name in clients}
         left = [n for n, row in here.items() if not (row.removed or clients[n].disabled)]
-        self.notes += [
-            f"client {name} stays disabled, as `sealmq client disable` has said; sealmq.toml does "
-            "not say so: the same command writes it there, `sealmq client enable` lets it in"
-            for name in left
-        ]
+        for name in left:
+            note = f"client {name} stays disabled, as `sealmq client disable` has said; "
+            if clients[name].kind not in OF_THE_SITE:  # those have no line to say it in
+                note += "sealmq.toml does not say so: the same command writes it there, "
+            self.notes.append(note + "`sealmq client enable` lets it in")
         held = frozenset(here[name].number for name in left)
         rows.put_out(self._tx, held)
         return held

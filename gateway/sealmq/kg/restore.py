@@ -4,7 +4,8 @@
 get new epochs, all grants other numbers, and all numbers begin above those that can have been
 issued since (lift.py); all link roots end, since nobody knows which CONNECTs were proved since.
 sealmq.toml is the truth about who is in: who was disabled, removed or rotated after the backup
-stays so, since it says so.
+stays so, since it says so. Whom `client disable` has put out without it stays out if the store that
+is replaced can be read, or the backup says so.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sealmq.order import Order
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.site.model import Config
 
-from . import closing, grants, lift, rows, schema, whole
+from . import closing, grants, kept, lift, rows, schema, whole
 from .converge import Converge
 from .errors import StoreBroken
 from .lift import Issued
@@ -64,10 +65,11 @@ def renew(
     with store.transaction() as tx:
         whole.check(tx, store.vault)
     now_s = clock() // 1000
-    present, before = _present(layout, now_s), _before(layout)
+    there, held = _present(layout, now_s)
+    before = _before(layout)
     with store.transaction() as tx:
-        begin = lift.above(present, [lift.look(tx, made_s), *before], now_s)
-        done = _renew(tx, store, config, begin, made_s, now_s)
+        begin = lift.above(there, [lift.look(tx, made_s), *before], now_s)
+        done = _renew(tx, store, config, begin, held, made_s, now_s)
         closing.put_store(tx, mediator)
         if lost:
             closing.close(tx, lost)
@@ -97,19 +99,27 @@ def mediator_store(store: KgStore) -> bytes | None:
         return closing.store(tx)
 
 
-# What the store that is replaced has issued, as far as it can be read.
-def _present(layout: Layout, now_s: int) -> Issued | None:
+def present(layout: Layout, now_s: int) -> Issued | None:
+    """What the store that is there has issued; None if it cannot be read."""
+    return _present(layout, now_s)[0]
+
+
+# What the store that is replaced has issued, and the names of whom it holds out (Kg.hold), as far
+# as it can be read.
+def _present(layout: Layout, now_s: int) -> tuple[Issued | None, frozenset[str]]:
     if not layout.kg_db.exists():
-        return None
+        return None, frozenset()
     try:
         store = KgStore.open_readonly(layout.kg_db)
         try:
             with store.transaction() as tx:
-                return lift.look(tx, now_s)
+                out = rows.out(tx)
+                held = (row.name for row in rows.clients(tx).values() if row.number in out)
+                return lift.look(tx, now_s), frozenset(held)
         finally:
             store.close()
     except StoreBroken:
-        return None
+        return None, frozenset()
 
 
 # Where the restore before this one has begun.
@@ -122,11 +132,16 @@ def _before(layout: Layout) -> list[Issued]:
 
 
 def _renew(
-    tx: Connection, store: KgStore, config: Config, begin: Issued, made_s: int, now_s: int
+    tx: Connection,
+    store: KgStore,
+    config: Config,
+    begin: Issued,
+    held: frozenset[str],
+    made_s: int,
+    now_s: int,
 ) -> Renewed:
     for name in ("inst", "kseq", "label", "client", "grant"):
         set_counter(tx, name, getattr(begin, name))
-    order = Order(begin.inst)
     tx.execute(delete(schema.meta).where(schema.meta.c.name == NEWS))
     tx.execute(update(schema.clients).values(gen=begin.gen))
     closing.end_links(tx)
@@ -137,19 +152,45 @@ def _renew(
         epoch = EpochRow(label.number, begin.epoch, now_s, begin.kseq)
         rows.new_epoch(tx, store.vault, label, epoch)
         rows.put_label(tx, replace(label, day=0, made=0))
-    before = {row.name for row in rows.clients(tx).values() if not row.disabled}
+    there = rows.clients(tx)
+    before = {row.name for row in there.values() if not row.disabled}
+    order = Order(begin.inst)
     tools = Tools(store.vault, lambda: order.next_bytes(now_s * 1000), store.rise, now_s)
-    run = Converge(tx, config, tools)
-    run.run()
+    runs, notes = _converged(tx, store, config, held, tools)
     drawn = {}
-    for name in run.drawn:
+    for name in runs[0].drawn:
         row = rows.clients(tx)[name]
         drawn[name] = row.rotation + 1
         # Rotated since, or removed and another one added: nobody knows, so it inherits nothing.
         rows.put_client(tx, replace(row, rotation=row.rotation + 1, since=now_s))
     after = rows.clients(tx).values()
     out = sorted(row.name for row in after if row.disabled and row.name in before)
-    kseq = run.kseq or begin.kseq
+    kseq = next((run.kseq for run in reversed(runs) if run.kseq), begin.kseq)
     tx.execute(insert(schema.meta).values(name=NEWS, value=made_s.to_bytes(8, "big")))
-    there = sum(not row.removed for row in rows.labels(tx).values())
-    return Renewed(kseq, there, drawn, out, run.notes, begin, "")
+    count = sum(not row.removed for row in rows.labels(tx).values())
+    return Renewed(kseq, count, drawn, out, notes, begin, "")
+
+
+# A second run where the first has made somebody who is held out, or whose name a family keeps
+# something under: only then there is a row to hold out, and who has another secret is known.
+def _converged(
+    tx: Connection, store: KgStore, config: Config, held: frozenset[str], tools: Tools
+) -> tuple[list[Converge], list[str]]:
+    there = rows.clients(tx)
+    _hold(tx, held)
+    notes = kept.leave(tx, store.vault, config, frozenset(there.keys() - config.clients.keys()))
+    runs = [Converge(tx, config, tools)]
+    runs[0].run()
+    late = held & frozenset(runs[0].drawn)
+    _hold(tx, late)
+    left = kept.leave(tx, store.vault, config, frozenset(runs[0].drawn))
+    if late or left:
+        runs.append(Converge(tx, config, tools))
+        runs[1].run()
+    notes = [note for run in runs for note in run.notes] + notes + left
+    return runs, list(dict.fromkeys(notes))
+
+
+def _hold(tx: Connection, names: frozenset[str]) -> None:
+    there = rows.clients(tx)
+    rows.put_out(tx, rows.out(tx) | {there[name].number for name in names if name in there})

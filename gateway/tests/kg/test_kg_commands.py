@@ -8,7 +8,7 @@ import asyncio
 import json
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +320,120 @@ def test_what_the_key_generator_refuses_keeps_no_client_in_either(
     assert there.config.clients["monitor"].disabled
 
 
+LABEL = ("ctrl-room-temp = []", 'ctrl-room-temp = { over = [], suite = "chacha" }')
+"""Right in itself, and refused by the key generator, which has keys of that label."""
+
+
+@pytest.fixture
+def refused(there: MadeSite) -> MadeSite:
+    """A site whose sealmq.toml was changed by hand, to what the key generator refuses."""
+    assert sealmq(there, "rekey", "--label", "m2-temp") == 0
+    there.edit(*LABEL)
+    return there
+
+
+def test_whom_the_key_generator_cannot_remove_yet_is_out_and_the_same_command_removes_it(
+    refused: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        capsys.readouterr()
+        assert sealmq(refused, "client", "remove", "monitor") == 1
+        told = capsys.readouterr().err
+        assert "the line of monitor in sealmq.toml is gone" in told
+        assert "holds monitor out, and its keys wait" in told
+        assert "its keys were made for suite ccm" in told
+        assert f"then again: sealmq client remove {refused.layout.root} monitor" in told
+        assert "monitor" not in refused.config.clients
+        row = look(refused)[0]["monitor"]
+        assert (row["disabled"], row["removed"]) == (True, False)
+    refused.edit(*reversed(LABEL))
+    assert sealmq(refused, "client", "remove", "monitor") == 0
+    assert "monitor is removed" in capsys.readouterr().out
+    assert look(refused)[0]["monitor"]["removed"]
+    assert sealmq(refused, "client", "remove", "monitor") == 1
+    assert "there is no client 'monitor'" in capsys.readouterr().err
+
+
+def test_a_line_that_the_key_generator_has_never_seen_is_taken_out_and_no_more(
+    refused: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused.edit("[topics]", "late = { label = 'm1-temp' }\n\n[topics]")
+    capsys.readouterr()
+    assert sealmq(refused, "client", "remove", "late") == 1
+    told = capsys.readouterr().err
+    assert "the line of late in sealmq.toml is gone" in told
+    assert "keys wait" not in told
+    assert "late" not in refused.config.clients
+    assert "late" not in look(refused)[0]
+
+
+def test_what_rotate_and_add_have_changed_in_a_file_that_is_refused_is_told(
+    refused: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    file = str(tmp_path / "x.json")
+    assert sealmq(refused, "client", "rotate", "monitor", "-o", file) == 1
+    told = capsys.readouterr().err
+    assert "sealmq.toml is changed, but the key generator refuses it" in told
+    assert "the old one is good" in told
+    assert f"sealmq client disable {refused.layout.root} monitor" in told
+    add = ("client", "add", "late", "--label", "m1-temp", "-o", file)
+    assert sealmq(refused, *add) == 1
+    told = capsys.readouterr().err
+    assert "sealmq.toml is changed, but the key generator refuses it" in told
+    assert "nobody was added at the key generator" in told
+    assert not Path(file).exists()
+    refused.edit(*reversed(LABEL))
+    assert sealmq(refused, *add) == 0
+    assert look(refused)[0]["monitor"]["rotation"] == 1
+
+
+def with_a_peer(site: MadeSite) -> str:
+    words = ["--fingerprint", "SHA256:" + "ab" * 32, "--listen", "127.0.0.1:8884"]
+    words += ["--export", "m1-temp"]
+    assert main(["peer", "add", str(site.layout.root), "south", *words]) == 0
+    return site.config.peers["south"].client_out("m1-temp")
+
+
+def with_a_border(site: MadeSite) -> str:
+    with_a_peer(site)
+    site.edit(
+        "[topics]",
+        '[borders.yard]\nfrom = "m1-ctrl"\nto = "m1-temp"\ntopics = ["a/+"]\ndeclassify = true\n\n'
+        "[topics]",
+    )
+    assert sealmq(site, "client", "enable", "monitor") == 0  # which has the file taken over
+    return site.config.borders["yard"].client_in
+
+
+@pytest.mark.parametrize("made", [with_a_peer, with_a_border])
+@pytest.mark.parametrize("file", ["right", "wrong"])
+def test_a_client_that_a_table_makes_is_put_out_and_let_in(
+    made: Callable[[MadeSite], str],
+    file: str,
+    there: MadeSite,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It has no line of its own that could say so."""
+    name = made(there)
+    assert sealmq(there, "rekey", "--label", "m2-temp") == 0
+    text = there.layout.config.read_text()
+    if file == "wrong":
+        there.edit(*UNKNOWN)
+    assert sealmq(there, "client", "disable", name) == 0
+    assert look(there)[0][name]["disabled"]
+    there.layout.config.write_text(text)
+    capsys.readouterr()
+    assert sealmq(there, "rekey", "--label", "m2-temp", "--json") == 0
+    assert look(there)[0][name]["disabled"]
+    assert sealmq(there, "client", "disable", name) == 0
+    assert f"{name} is disabled already" in capsys.readouterr().out
+    assert sealmq(there, "client", "enable", name, "--json") == 0
+    assert said(capsys)["notes"] == []
+    assert not look(there)[0][name]["disabled"]
+    assert there.layout.config.read_text() == text
+
+
 def test_what_only_reads_or_draws_keys_goes_by_the_policy_in_force(
     wrong: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -414,6 +528,26 @@ def test_cut_off_behind_the_edit_the_same_command_finishes(
     assert sealmq(there, "client", "disable", "monitor") == 0
     assert "new epochs (9)" in capsys.readouterr().out
     assert look(there)[0]["monitor"]["disabled"]
+
+
+def test_cut_off_between_the_line_and_the_keys_the_same_command_removes(
+    there: MadeSite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = edit.remove_client
+
+    def dies(*args: Any) -> None:
+        real(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sealmq.cli.leave.remove_client", dies)
+        assert sealmq(there, "client", "remove", "monitor") == 130
+    assert "monitor" not in there.config.clients
+    assert not look(there)[0]["monitor"]["removed"]
+    capsys.readouterr()
+    assert sealmq(there, "client", "remove", "monitor") == 0
+    assert "new epochs (9)" in capsys.readouterr().out
+    assert look(there)[0]["monitor"]["removed"]
 
 
 def test_mediators_hear_of_it(site: MadeSite) -> None:

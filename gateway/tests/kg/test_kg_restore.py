@@ -17,7 +17,10 @@ from typing import Any
 import pytest
 
 from kg.helpers import Device, MadeSite, make_site, own, running
+from kg.test_kg_kept import ORDER, PANEL, TEXT, WITH
 from kg.test_kg_store import scan, secrets_of
+from sealmq.backup import make, sealed
+from sealmq.backup import restore as backup_restore
 from sealmq.backup.make import backup
 from sealmq.backup.restore import restore
 from sealmq.backup.sealed import BackupError
@@ -27,6 +30,7 @@ from sealmq.kg.core import Kg
 from sealmq.kg.errors import Bad, StoreBroken, StoreBusy
 from sealmq.kg.lift import Issued
 from sealmq.kg.store import KgStore, hold
+from sealmq.site import masterkey
 from sealmq.store import Store
 
 DAY_S = 86400
@@ -373,6 +377,105 @@ def test_a_disk_that_is_full_changes_nothing(room: int, site: MadeSite, saved: P
     assert restore(site.layout, saved).labels == 10
 
 
+def tables_of_the_undo(site: MadeSite, folder: Path) -> set[str]:
+    """Of the mediator's store in what undoes the last restore."""
+    out = {name: folder / f"undo-{name}" for name in ("kg", "mediator", "config")}
+    for path in out.values():
+        path.unlink(missing_ok=True)
+    with (site.layout.state / "replaced.backup").open("rb") as file:
+        head = sealed.header(file)
+        keys = masterkey.derive(masterkey.read(site.key_file), head.salt)
+        sealed.read(file, head, keys.backup, out)
+    with sqlite3.connect(out["mediator"]) as db:
+        found = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+    db.close()
+    return found
+
+
+def mark(site: MadeSite) -> None:
+    """Something in the mediator's store that the backup has not."""
+    with sqlite3.connect(site.layout.mediator_db) as db:
+        db.execute("CREATE TABLE since_the_backup (x)")
+    db.close()
+
+
+@pytest.mark.parametrize("between", ["nothing", "a start"])
+@pytest.mark.parametrize("at", ["mediator", "kg", "rotations"])
+def test_a_restore_that_was_cut_off_keeps_what_undoes_it_when_it_is_repeated(
+    at: str,
+    between: str,
+    site: MadeSite,
+    saved: Path,
+    key: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mark(site)
+    real = backup_restore._swap
+
+    def swap(draft: Path, place: Path) -> None:
+        if place.stem == at:
+            raise Killed
+        real(draft, place)
+
+    def dies(*words: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backup_restore, "_swap", swap)
+        patch.setattr(backup_restore, "set_rotations", dies)
+        with pytest.raises(Killed):
+            restore(site.layout, saved)
+    if between == "a start":
+        store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+        kg, mediator = Kg(store, site.config), Store.open(site.layout.mediator_db)
+        kg.meet(mediator.identity)
+        mediator.close()
+        store.close()
+    again = restore(site.layout, saved)
+    assert again.replaced == site.layout.state / "replaced.backup"
+    # Keys that have been at work since are what the next restore replaces, as after any restore.
+    kept = (at, between) != ("rotations", "a start")
+    assert ("since_the_backup" in tables_of_the_undo(site, tmp_path)) == kept
+    # and the one after that has what it replaces put aside
+    mark(site)
+    restore(site.layout, saved)
+    assert "since_the_backup" in tables_of_the_undo(site, tmp_path)
+
+
+def test_a_full_disk_takes_away_no_earlier_undo(
+    site: MadeSite, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore(site.layout, saved)
+    undo = site.layout.state / "replaced.backup"
+    before, old = state(site), undo.read_bytes()
+
+    def full(*words: object, **more: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(make, "_reader", full)
+        with pytest.raises(BackupError, match="what would undo the restore cannot be written"):
+            restore(site.layout, saved)
+    assert undo.read_bytes() == old
+    assert state(site) == before
+
+
+def test_where_nothing_can_be_put_aside_the_earlier_undo_is_kept_and_named(
+    site: MadeSite, saved: Path
+) -> None:
+    restore(site.layout, saved)
+    old = (site.layout.state / "replaced.backup").read_bytes()
+    site.layout.kg_db.write_bytes(b"torn")
+    done = restore(site.layout, saved)
+    earlier = site.layout.state / "replaced-earlier.backup"
+    assert done.replaced is None
+    assert f"what undoes the restore before this one: {earlier}" in done.notes
+    assert earlier.read_bytes() == old
+
+
 def test_two_at_once_are_refused(site: MadeSite, saved: Path) -> None:
     with hold(site.layout.kg_db), pytest.raises(StoreBusy):
         restore(site.layout, saved)
@@ -471,6 +574,82 @@ def test_sealmq_toml_is_the_truth_about_who_is_in(
     # a backup that knows both with the secrets of before: they are not taken up again
     done = restore(site.layout, tmp_path / "second")
     assert done.drawn == {"m1-temp-sensor": 3, "late": 2}
+
+
+def rows_of(site: MadeSite, key: bytes) -> dict[str, dict[str, Any]]:
+    """Clients, after what a key generator does at its start."""
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg = Kg(store, site.config)
+    kg.apply(site.config)
+    found = {row["name"]: row for row in kg.clients()}
+    store.close()
+    return found
+
+
+@pytest.mark.parametrize("keys_only", [False, True])
+def test_who_is_held_out_without_sealmq_toml_stays_out(
+    keys_only: bool, site: MadeSite, saved: Path, key: bytes
+) -> None:
+    """`client disable` while the file was wrong; one of them the backup does not know."""
+    site.edit("[topics]", 'late = { label = "m1-temp" }\n\n[topics]')
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg = Kg(store, site.config)
+    kg.apply(site.config)
+    for name in ("monitor", "late"):
+        kg.hold(name, True)
+    store.close()
+    done = restore(site.layout, saved, keys_only=keys_only)
+    assert done.out == ["monitor"]
+    assert done.drawn == {"late": 1}
+    notes = [note for note in done.notes if "stays disabled" in note]
+    assert sorted(note.split()[1] for note in notes) == ["late", "monitor"]
+    rows = rows_of(site, key)
+    assert {name for name, row in rows.items() if row["disabled"]} == {"monitor", "late"}
+
+
+def test_whom_the_backup_holds_out_stays_out_when_the_present_store_does_not(
+    site: MadeSite, saved: Path, key: bytes, tmp_path: Path
+) -> None:
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg = Kg(store, site.config)
+    kg.hold("monitor", True)
+    backup(site.layout, site.config.site.id, site.key_file, tmp_path / "second")
+    kg.hold("monitor", False)
+    store.close()
+    done = restore(site.layout, tmp_path / "second")
+    assert any("monitor stays disabled" in note for note in done.notes)
+    assert rows_of(site, key)["monitor"]["disabled"]
+
+
+@pytest.mark.parametrize("since", ["removed", "rotated", "removed and added"])
+def test_what_a_family_kept_of_a_client_that_is_gone_stays_gone(
+    since: str, site: MadeSite, saved: Path, key: bytes, tmp_path: Path
+) -> None:
+    site.edit(ORDER, WITH)
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg = Kg(store, site.config)
+    kg.apply(site.config)
+    kg.keep("blinded", TEXT.encode())
+    assert PANEL in kg.kept("blinded").decode()
+    backup(site.layout, site.config.site.id, site.key_file, tmp_path / "second")
+    line = next(line for line in site.layout.config.read_text().splitlines() if PANEL in line)
+    if since == "rotated":
+        site.edit(line, line[:-2] + ", rotation = 1 }")
+    else:
+        site.edit(line + "\n", "")
+    kg.apply(site.config)
+    if since == "removed and added":
+        site.edit("[topics]", line[:-2] + ", rotation = 1 }\n\n[topics]")
+        kg.apply(site.config)
+    store.close()
+    done = restore(site.layout, tmp_path / "second")
+    assert "blinded keeps nothing more of clients that are gone" in done.notes
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg = Kg(store, site.config)
+    assert kg.apply(site.config).notes == []
+    assert PANEL not in kg.kept("blinded").decode()
+    assert not any(PANEL in row[1] for row in kg.snapshot()["told"])
+    store.close()
 
 
 def test_undone(site: MadeSite, saved: Path, key: bytes) -> None:

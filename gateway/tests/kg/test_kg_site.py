@@ -209,7 +209,7 @@ def test_lost_and_restored(times: int, plant: Plant, capsys: pytest.CaptureFixtu
         plant.run("restore", saved)
         said = capsys.readouterr().out
         assert "all 10 labels have new epochs" in said
-        assert "out, as sealmq.toml says: m1-arm-operator" in said
+        assert "out, as sealmq.toml or `sealmq client disable` says: m1-arm-operator" in said
         for name in ("late", "m2-temp-sensor"):
             assert f"sealmq client add {plant.root} {name}" in said
         up = plant.up()
