@@ -30,7 +30,7 @@ from sealmq.families.api import FamilyConfigError, FamilyError
 from sealmq.kglink import KgError, KgUnavailable
 from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
-from sealmq.run.ready import Ready
+from sealmq.run.ready import Persistent, Ready
 from sealmq.run.secrets import receive
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
@@ -225,9 +225,9 @@ async def forever(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
-    ready.write(
-        layout, Ready(role, os.getpid(), role, True), user=pwd.getpwuid(os.geteuid()).pw_name
-    )
+    file = Persistent(f"run/{role}/ready.json", log.error)
+    told, user = Ready(role, os.getpid(), role, True), pwd.getpwuid(os.geteuid()).pw_name
+    file.put(lambda: ready.write(layout, told, user=user))
     audit.write("start")
     work = asyncio.create_task(_again(once, fails), name=role)
     stopping = asyncio.create_task(stop.wait(), name="stop")
@@ -239,6 +239,7 @@ async def forever(
         for task in (work, stopping):
             task.cancel()
         await asyncio.gather(work, stopping, return_exceptions=True)
+        file.drop()
         ready.forget(layout, role)
         audit.write("stop")
         audit.close()

@@ -27,7 +27,7 @@ from sealmq.audit.retention import Retention
 from sealmq.audit.totals import Totals
 from sealmq.run import ready
 from sealmq.run.errors import BadHandOver
-from sealmq.run.ready import Ready
+from sealmq.run.ready import Persistent, Ready
 from sealmq.run.secrets import receive
 from sealmq.site.config import load
 from sealmq.site.errors import SiteError
@@ -71,6 +71,7 @@ class Process:
         self._key = peerkeys.kg_key(key)
         self._stop = asyncio.Event()
         self._hangup = asyncio.Event()
+        self._ready = Persistent("run/kg/ready.json", log.error)
         self._changed: Callable[[int, int | None], None] = lambda kseq, client: None
 
     async def run(self) -> None:
@@ -83,6 +84,7 @@ class Process:
         try:
             await self._serve(loop, worker)
         finally:
+            self._ready.drop()
             ready.forget(self._layout, "kg")
             worker.shutdown()
             self._store.close()
@@ -117,6 +119,12 @@ class Process:
                 if not self._last_good:
                     raise
                 _refused(error, audit)
+            except KgRefusal:
+                raise
+            except Exception as error:
+                if not self._last_good:
+                    raise
+                _refused(_defect(error), audit)
             server = Server(self._layout, ops, worker)
             self._changed = server.changed
             await server.start()
@@ -152,6 +160,8 @@ class Process:
                     await loop.run_in_executor(worker, self._reread, ops)
                 except KgRefusal as error:
                     _refused(error, audit)
+                except Exception as error:
+                    _refused(_defect(error), audit)
 
     async def _due(
         self, loop: asyncio.AbstractEventLoop, worker: ThreadPoolExecutor, kg: Kg, ops: Ops
@@ -172,7 +182,12 @@ class Process:
     def _announce(self) -> None:
         user = pwd.getpwuid(os.geteuid()).pw_name
         told = Ready("kg", os.getpid(), str(self._layout.kg_socket), True)
-        ready.write(self._layout, told, user=user)
+        self._ready.put(lambda: ready.write(self._layout, told, user=user))
+
+
+# Of ours; its text could quote what it worked on.
+def _defect(error: Exception) -> KgRefusal:
+    return KgRefusal(f"internal error ({type(error).__name__})")
 
 
 def _refused(error: KgRefusal, audit: Audit) -> None:

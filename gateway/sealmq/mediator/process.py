@@ -19,6 +19,7 @@ from sealmq.audit.events import of_families
 from sealmq.audit.retention import Retention
 from sealmq.families.api import FamilyError
 from sealmq.run.errors import BadHandOver
+from sealmq.run.ready import AGAIN_S
 from sealmq.run.secrets import receive
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
@@ -46,6 +47,8 @@ class Process:
         self._stop = asyncio.Event()
         self._told = asyncio.Event()
         self._serving: dict[str, object] = {}
+        # It could not be written.
+        self._unsaid = False
         # While that is written.
         self._telling = asyncio.Lock()
         owner.told = self._told.set
@@ -138,14 +141,22 @@ class Process:
     # What `sealmq status` reads, once this serves. In a thread, as it is synced.
     async def _tell(self) -> None:
         news = self._news()
-        while self._serving and any(self._serving.get(k, 0) != news[k] for k in news):
+        while self._serving and (
+            self._unsaid or any(self._serving.get(k, 0) != news[k] for k in news)
+        ):
             self._serving.update(news)
             told = json.dumps(self._serving).encode()
             try:
                 path = self._layout.ready("mediator")
                 await asyncio.to_thread(write_atomically, path, told, 0o644)
+                self._unsaid = False
             except OSError as error:
-                log.error("run/mediator/ready.json cannot be written: %s", error.strerror)
+                # It serves all the same.
+                if not self._unsaid:
+                    log.error("run/mediator/ready.json cannot be written: %s", error.strerror)
+                self._unsaid = True
+                asyncio.get_running_loop().call_later(AGAIN_S, self._told.set)
+                return
             # What was told meanwhile may have been for somebody else, too.
             news = self._news()
 

@@ -26,7 +26,7 @@ from sealmq.site.layout import Layout
 from . import proc, ready
 from .child import Start
 from .errors import RunError
-from .ready import Ready
+from .ready import Persistent, Ready
 from .roles import Process, Say
 
 # How long an external broker may stay away when the site starts, and how often it is asked then.
@@ -83,12 +83,14 @@ def _taken(host: str, port: int, error: OSError) -> RunError:
 
 def embedded_broker(start: Start, target: Target, port: Port, layout: Layout, say: Say) -> Process:
     """The embedded broker's process."""
+    file = _file(say)
 
     def ended() -> None:
         port.refuse()
+        file.drop()
         ready.forget(layout, "broker")
 
-    serves = _lets_in(layout, target, "embedded", AMQTT)
+    serves = _lets_in(layout, target, "embedded", AMQTT, file)
     return Process(start, serves, ended, say, starting=port.hand_over)
 
 
@@ -96,8 +98,10 @@ def private_mosquitto(
     start: Start, program: Program, target: Target, layout: Layout, say: Say
 ) -> Process:
     """Mosquitto's process."""
+    file = _file(say)
 
     def ended() -> None:
+        file.drop()
         ready.forget(layout, "broker")
 
     def advice(lines: Sequence[str]) -> str | None:
@@ -108,12 +112,16 @@ def private_mosquitto(
             "retained messages that it held are lost, but for what the mediator's journal has"
         )
 
-    serves = _lets_in(layout, target, "mosquitto", program.version)
+    serves = _lets_in(layout, target, "mosquitto", program.version, file)
     return Process(start, serves, ended, say, patience_s=SAVING_S, advice=advice)
 
 
+def _file(say: Say) -> Persistent:
+    return Persistent("run/broker/ready.json", say)
+
+
 def _lets_in(
-    layout: Layout, target: Target, kind: str, version: str
+    layout: Layout, target: Target, kind: str, version: str, file: Persistent
 ) -> Callable[[int], Awaitable[str | None]]:
     """A broker's process serves once it lets the mediator's credentials in."""
 
@@ -123,7 +131,8 @@ def _lets_in(
         except BrokerError:
             return None
         told = Ready("broker", pid, target.address, True, kind, version)
-        ready.write(layout, told, user=proc.user_of(pid))
+        user = proc.user_of(pid)
+        file.put(lambda: ready.write(layout, told, user=user))
         return target.address
 
     return serves
@@ -143,6 +152,7 @@ class ExternalBroker:
     ) -> None:
         self._target, self._layout, self._say, self._asked = target, layout, say, asked
         self._serving = False
+        self._file = _file(say)
         self._queue: int | None = None
 
     async def start(self) -> None:
@@ -182,13 +192,14 @@ class ExternalBroker:
                 if not self._serving:
                     self._say(f"broker {self._target.address} is there again")
                     self._tell(True)
-            except BrokerError as error:
+            except (BrokerError, OSError) as error:
                 if self._serving:
                     self._say(str(error))
                     self._tell(False)
 
     async def stop(self) -> bool:
         self._serving = False
+        self._file.drop()
         ready.forget(self._layout, "broker")
         return True
 
@@ -198,4 +209,4 @@ class ExternalBroker:
         told = Ready(
             "broker", None, self._target.address, serving, "external", tls=tls, queue=self._queue
         )
-        ready.write(self._layout, told)
+        self._file.put(lambda: ready.write(self._layout, told))

@@ -24,6 +24,8 @@ from .errors import AlreadyUp, RunError
 ORPHANS_S = 15.0
 # Ten seconds for each process, thirty for a Mosquitto, and some for a slow machine.
 DOWN_S = 90.0
+# What the file holds is padded to this and written over: with a full disk its block is there.
+_SIZE = 128
 
 
 class SiteLock:
@@ -38,9 +40,8 @@ class SiteLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             _wait(fd, site)
-            os.ftruncate(fd, 0)
             mine = {"pid": os.getpid(), "start": proc.start_of(os.getpid())}
-            os.pwrite(fd, json.dumps(mine).encode(), 0)
+            _say(fd, json.dumps(mine))
         except BaseException:
             os.close(fd)
             raise
@@ -48,7 +49,8 @@ class SiteLock:
 
     def release(self) -> None:
         """Give it up. The file stays: a lock on a name that can vanish locks nothing."""
-        os.ftruncate(self.fd, 0)
+        with contextlib.suppress(OSError):  # nobody is like us once we have ended
+            _say(self.fd, "{}")
         os.close(self.fd)
 
 
@@ -65,6 +67,11 @@ def stopped(root: Path, run: Path, site: str) -> Iterator[None]:
         if os.geteuid() == 0:  # the site's owner is to come up again
             owner = root.stat()
             os.chown(path, owner.st_uid, owner.st_gid)
+
+
+def _say(fd: int, text: str) -> None:
+    os.pwrite(fd, text.encode().ljust(_SIZE), 0)
+    os.ftruncate(fd, _SIZE)
 
 
 def _wait(fd: int, site: str) -> None:

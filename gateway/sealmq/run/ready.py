@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from sealmq.site.reading import read_small
 from . import proc
 
 _MOST = 65536
+# Until a file that could not be written is tried again.
+AGAIN_S = 1.0
 # Of an address, and of what else it says in words.
 _LONGEST = 300
 
@@ -89,6 +92,37 @@ def write(layout: Layout, ready: Ready, **more: Any) -> None:
         **more,
     }
     write_atomically(layout.ready(ready.role), json.dumps(told).encode() + b"\n", 0o644)
+
+
+class Persistent:
+    """Writes a file that only tells others something, on a full disk again until that works.
+
+    Nobody ends for want of it: who serves and cannot say so still puts out whom the operator puts
+    out. `say` hears of it once, until it has worked.
+    """
+
+    def __init__(self, name: str, say: Callable[[str], None]) -> None:
+        self._name, self._say = name, say
+        self._failing = False
+        self._next: asyncio.TimerHandle | None = None
+
+    def put(self, write: Callable[[], None]) -> None:
+        """Write, in place of what was still to be written."""
+        self.drop()
+        try:
+            write()
+            self._failing = False
+        except OSError as error:
+            if not self._failing:
+                self._say(f"{self._name} cannot be written: {error.strerror}; trying it again")
+            self._failing = True
+            self._next = asyncio.get_running_loop().call_later(AGAIN_S, self.put, write)
+
+    def drop(self) -> None:
+        """Try no more."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
 
 
 def forget(layout: Layout, role: str) -> None:

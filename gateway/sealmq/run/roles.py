@@ -6,10 +6,13 @@ A Process is a child that is started again when it ends. The brokers stand in br
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from sealmq.site.layout import Layout
+from sealmq.site.reserve import WANT, room
 
 from . import ready
 from .child import Child, Start
@@ -57,7 +60,8 @@ class Process:
     until READY_S are over, and a second more for each READS_A_S of the bytes that it has to read
     first, `reads`. `ended` puts away what an ended process has left, `starting` comes
     before and `changed` after each start. It gets `patience_s` (STOP_S) to end.
-    `advice` knows what to do about the last lines of one that did not become ready.
+    `advice` knows what to do about the last lines of one that did not become ready. While the disk
+    is `full` one that is started again may serve without being able to say so, and is left alone.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Process:
         patience_s: float | None = None,
         reads: Callable[[], int] = lambda: 0,
         advice: Callable[[Sequence[str]], str | None] = lambda lines: None,
+        full: Callable[[], bool] = lambda: False,
     ) -> None:
         self.name = start.role
         self.child: Child | None = None
@@ -78,16 +83,28 @@ class Process:
         self._start = start
         self._serves, self._reads = serves, reads
         self._ended, self._starting = ended, starting
-        self._say, self._advice = say, advice
+        self._say, self._advice, self._full = say, advice, full
         self._patience_s = STOP_S if patience_s is None else patience_s
         self._served_since: float | None = None
+        # SIGHUP came before this start served.
+        self._hung_up = False
 
     @property
     def serving(self) -> bool:
         return self._served_since is not None and self.child is not None and self.child.alive
 
+    def hang_up(self) -> None:
+        """Pass SIGHUP on: at once to one that serves, else once it does. Before that it may have no
+        handler, and die of it, and may have read sealmq.toml already.
+        """
+        if self.serving and self.child is not None:
+            self.child.signal(signal.SIGHUP)
+        else:
+            self._hung_up = True
+
     async def start(self) -> None:
         self._served_since = None
+        self._hung_up = False  # it reads the file anew
         self._ended()
         self._starting()
         first = self.child is None
@@ -111,8 +128,14 @@ class Process:
         while child.alive:
             if await self._serves(child.pid) is not None:
                 self._served_since = loop.time()
+                if self._hung_up:
+                    self._hung_up = False
+                    self.hang_up()
                 return
-            if loop.time() > end:
+            if loop.time() > end and not first and self._full():
+                self._say(f"{self.name} cannot say whether it serves: the disk is full; it may")
+                end = loop.time() + ready_s
+            elif loop.time() > end:
                 raise NotReady(
                     f"{self.name} is not ready after {ready_s:g} s; "
                     f"its last words: {child.last_words()}",
@@ -143,7 +166,7 @@ class Process:
             try:
                 await self.start()
                 self._say(f"{self.name} is ready again")
-            except RunError as error:
+            except (RunError, OSError) as error:
                 self._say(f"{error}; trying again in {wait:g} s")
                 await self.stop()
 
@@ -175,7 +198,8 @@ def process_by_file(
     def ended() -> None:
         ready.forget(layout, start.role)
         if start.role == "kg":
-            layout.kg_socket.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                layout.kg_socket.unlink()
 
     def reads() -> int:
         if start.role != "mediator":
@@ -184,4 +208,7 @@ def process_by_file(
         files = (layout.mediator_db, layout.mediator_db.with_name(f"{layout.mediator_db.name}-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
-    return Process(start, serves, ended, say, reads=reads, advice=advice)
+    def full() -> bool:
+        return room(layout.run) < WANT
+
+    return Process(start, serves, ended, say, reads=reads, advice=advice, full=full)

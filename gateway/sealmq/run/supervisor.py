@@ -1,7 +1,8 @@
 """Starts the parts of a site in their order, keeps them serving, ends them in reverse order.
 
 One thread, one event loop. SIGTERM and SIGINT stop, a second one does not wait; SIGHUP is passed
-on. The first start must succeed; after that a part that ends is started again.
+on to each part once that serves. The first start must succeed; after that a part that ends is
+started again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sealmq.site.layout import Layout, write_atomically
 
 from . import proc
 from .notify import notify, watchdog_s
+from .ready import Persistent
 from .roles import Part, Process, Say
 
 _FDS = 65536
@@ -35,9 +37,10 @@ class Supervisor:
         self._shared_user, self._output = shared_user, output
         self._stop = asyncio.Event()
         self._signals = 0
+        self._told = Persistent("run/up.json", say)
         for part in parts:
             if isinstance(part, Process):
-                part.changed = self._write
+                part.changed = self._tell
 
     async def run(self, on_ready: Callable[[], None]) -> int:
         """Run until a signal; 0 after a clean stop. Raises what kept a part from serving."""
@@ -90,6 +93,7 @@ class Supervisor:
         clean = True
         for part in reversed(self._parts):
             clean = await part.stop() and clean
+        self._told.drop()
         (self._layout.run / "up.json").unlink(missing_ok=True)
         return clean
 
@@ -103,8 +107,8 @@ class Supervisor:
 
     def _reload(self) -> None:
         for part in self._parts:
-            if part.child is not None:
-                part.child.signal(signal.SIGHUP)
+            if isinstance(part, Process):
+                part.hang_up()
 
     async def _watchdog(self) -> None:
         """Say that this loop runs, also while a part does not serve: to start that one again is our
@@ -115,6 +119,9 @@ class Supervisor:
             await asyncio.sleep(period)
             notify("WATCHDOG=1")
         await asyncio.Event().wait()
+
+    def _tell(self) -> None:
+        self._told.put(self._write)
 
     def _write(self) -> None:
         """run/up.json: which processes are ours. Start times tell them from later ones of a pid."""

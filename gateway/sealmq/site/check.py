@@ -72,6 +72,10 @@ def parse(text: str, path: Path | None = None) -> Config:
         doc = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax(error, text, path) from None
+    except ValueError:  # what int() says of more than 4,300 digits
+        raise _unread("a number has too many digits", "numbers here are small", path) from None
+    except RecursionError:
+        raise _unread("it is nested too deeply", "no value here is", path) from None
     try:
         return replace(_config(doc, path), text=text)
     except ConfigError as error:
@@ -94,6 +98,13 @@ def _syntax(error: tomllib.TOMLDecodeError, text: str, path: Path | None) -> Con
         "each key stands once in its table; text stands in quotes",
         line=line,
     )
+    if path is not None:
+        wrong.path = str(path)
+    return wrong
+
+
+def _unread(what: str, hint: str, path: Path | None) -> ConfigError:
+    wrong = ConfigError(f"not TOML: {what}", hint)
     if path is not None:
         wrong.path = str(path)
     return wrong

@@ -102,4 +102,17 @@ def _own_group(uid: int) -> int | None:
 
 def loads(text: str, path: Path | None = None) -> Config:
     """Check the text of a sealmq.toml. `path`: of the file it stands for."""
-    return agreed(parse(text, path), text, path)
+    try:
+        return agreed(parse(text, path), text, path)
+    except ConfigError:
+        raise
+    except Exception as error:
+        # A defect of ours, whose text could quote the file. As any mistake there it must leave in
+        # force what is in force, and end no process.
+        wrong = ConfigError(
+            f"it cannot be checked: internal error ({type(error).__name__})",
+            "take back what was changed last, and report this: it is a defect of SealMQ",
+        )
+        if path is not None:
+            wrong.path = str(path)
+        raise wrong from error

@@ -102,31 +102,53 @@ def check_with(rule: Callable[[str], object], value: str, key: str) -> None:
         raise ConfigError(str(error), "SPEC.md, section 9", key=key) from None
 
 
+# Longer than any port; int() itself refuses more than 4,300 digits.
+_PORT_DIGITS = 10
+
+
 def address(value: str, key: str) -> tuple[str, int]:
     host, colon, port = value.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
         host = ""
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    number = int(port) if port.isdecimal() and len(port) <= _PORT_DIGITS else 0
+    if not colon or not host or not 0 < number < 65536:
         raise ConfigError(
             f"{value!r} is no address", "HOST:PORT, or [IPV6]:PORT; ports 1 to 65535", key=key
         )
-    return host, int(port)
+    return host, number
 
 
 def path(t: Mapping[str, Any], key: str, folder: Path | None) -> Path | None:
     value = text(t, key)
     if not value:
         return None
-    found = Path(value).expanduser()
+    if "\0" in value:
+        raise ConfigError(f"{value!r} is no path", "a path has no NUL character", key=key)
+    try:
+        found = Path(value).expanduser()
+    except RuntimeError:
+        raise ConfigError(
+            f"{value!r}: this system knows no home folder for it",
+            "the whole path, from / on; ~ is one's own home folder, ~NAME that of user NAME",
+            key=key,
+        ) from None
     return found if folder is None else folder / found
 
 
 # A secret beside what it protects protects nothing.
 def outside_path(t: Mapping[str, Any], key: str, folder: Path | None) -> Path | None:
     found = path(t, key, folder)
-    if found is not None and folder is not None and is_inside(found, folder):
+    if found is None or folder is None:
+        return found
+    try:
+        inside = is_inside(found, folder)
+    except (OSError, RuntimeError):  # the second: links that lead in a circle
+        raise ConfigError(
+            f"{found} cannot be followed", "a path whose links lead somewhere", key=key
+        ) from None
+    if inside:
         raise ConfigError(
             f"{found} lies inside the site", "move it to a folder outside the site", key=key
         )

@@ -9,7 +9,7 @@ import signal
 import socket
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from sealmq.cli.main import main
 from sealmq.kg.core import Kg
 from sealmq.kg.errors import Denied
 from sealmq.kg.ops import _TABLE, Ops, Peer
+from sealmq.kg.process import Process
 from sealmq.kg.server import roles_of
 from sealmq.kglink import (
     MAX_FRAME,
@@ -30,6 +31,7 @@ from sealmq.kglink import (
     KgUnauthentic,
     KgUnknown,
 )
+from sealmq.kgtypes import Applied
 from sealmq.unix import short_path
 from sealmq_spec.identity import Identity
 
@@ -409,7 +411,12 @@ def test_one_that_is_started_again_goes_by_what_was_in_force_while_the_file_is_n
     right = site.layout.config.read_text()
     wrong = right.replace('m1-arm = ["m1-ctrl"]', 'm1-arm = ["m1-crtl"]')
     other = right.replace(f'id = "{site.config.site.id.hex()}"', 'id = "0badcafe"')
-    for text, why in ((wrong, "did you mean m1-ctrl"), (other, "sealmq.toml says site 0badcafe")):
+    nowhere = right.replace(f'key_file = "{site.key_file}"', 'key_file = "~sealmq-nobody/key"')
+    for text, why in (
+        (wrong, "did you mean m1-ctrl"),
+        (other, "sealmq.toml says site 0badcafe"),
+        (nowhere, "knows no home folder"),
+    ):
         assert text != right
         site.layout.config.write_text(text)
         first = KgProcess(site, key)
@@ -426,6 +433,63 @@ def test_one_that_is_started_again_goes_by_what_was_in_force_while_the_file_is_n
     with running(site, key, last_good=True) as process:
         assert call(process, ("policy",)) == [after]
         process.wait_said("labels.m1-arm")
+
+
+def test_a_path_to_nobody_s_home_is_refused_on_sighup(process: KgProcess) -> None:
+    (before,) = call(process, ("policy",))
+    key = str(process.site.key_file)
+    process.site.edit(key, "~sealmq-nobody/site.key")
+    process.popen.send_signal(signal.SIGHUP)
+    process.wait_said("knows no home folder")
+    process.site.edit("~sealmq-nobody/site.key", key)
+    assert call(process, ("policy",)) == [before]
+
+
+# Under pytest, as a defect is put in.
+def test_a_defect_while_the_file_is_taken_over_ends_nothing(
+    site: MadeSite, key: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(ops: Ops) -> Applied:
+        raise ZeroDivisionError("the file says hush")
+
+    async def seen(true: Callable[[], bool]) -> None:
+        while not true():  # noqa: ASYNC110 - whatever is looked at
+            await asyncio.sleep(0.01)
+
+    async def run() -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr(Ops, "reread", broken)
+            serving = asyncio.create_task(Process(site.layout, key, last_good=True).run())
+            await seen(lambda: site.layout.ready("kg").exists() or serving.done())
+            caplog.clear()  # it began with one
+            os.kill(os.getpid(), signal.SIGHUP)
+            await seen(lambda: "ZeroDivisionError" in caplog.text or serving.done())
+            assert not serving.done(), serving.exception()
+        async with await KgClient.connect(site.layout.kg_socket) as kg:
+            policy = await kg.policy()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
+        return policy
+
+    with running(site, key):  # so that there is a policy in force
+        pass
+    assert asyncio.run(run()) == site.layout.config.read_text()
+    assert "hush" not in caplog.text
+
+
+def test_one_that_cannot_say_that_it_is_ready_serves_and_says_it_later(
+    site: MadeSite, key: bytes
+) -> None:
+    ready = site.layout.ready("kg")
+    ready.mkdir(parents=True)  # as on a full disk, nothing can be put there
+    process = KgProcess(site, key)
+    try:
+        process.wait_said("run/kg/ready.json cannot be written")
+        assert call(process, ("reload",))[0].changed is False
+        ready.rmdir()
+        process.wait_ready()
+    finally:
+        assert process.stop() == 0
 
 
 def test_sighup_reloads_and_says_what_an_operator_should_know(process: KgProcess) -> None:

@@ -4,6 +4,8 @@ its end."""
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -85,6 +87,31 @@ def test_a_status_that_is_being_written_does_not_outlive_the_mediator(
         assert not Layout(tmp_path).ready("mediator").exists()
 
     _run(story)
+
+
+def test_a_status_that_a_full_disk_refuses_is_said_once_and_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries, done = [0], threading.Event()
+
+    def write(*words: object) -> None:
+        tries[0] += 1
+        if tries[0] < 4:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done.set()
+
+    monkeypatch.setattr(process, "write_atomically", write)
+    monkeypatch.setattr(process, "AGAIN_S", 0.0)
+
+    async def story() -> None:
+        made = _process(tmp_path)
+        made._told.set()
+        task = asyncio.create_task(made._tell_all())
+        assert await asyncio.to_thread(done.wait, 20)
+        task.cancel()
+
+    _run(story)
+    assert caplog.text.count("ready.json cannot be written") == 1
 
 
 def test_a_family_that_has_lost_its_state_is_why_nobody_can_connect() -> None:

@@ -50,6 +50,21 @@ def test_a_link_or_a_pipe_in_the_lock_s_place_is_not_followed(tmp_path: Path) ->
         lock.held(path)
 
 
+def test_the_lock_keeps_its_block_so_that_a_full_disk_keeps_no_site_down(tmp_path: Path) -> None:
+    path = tmp_path / "up.lock"
+    sizes = []
+    for _ in range(2):
+        held = lock.SiteLock.take(path, "site")
+        assert lock.supervisor(path) == os.getpid()
+        sizes.append(path.stat().st_size)
+        held.release()
+        sizes.append(path.stat().st_size)
+        assert lock.supervisor(path) is None
+        assert "pid" not in path.read_text()
+    assert len(set(sizes)) == 1
+    assert sizes[0] > 0
+
+
 def test_the_log_is_bounded_and_escaped(tmp_path: Path) -> None:
     path = tmp_path / "log" / "up.log"
     code = f"""

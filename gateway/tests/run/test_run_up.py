@@ -114,6 +114,17 @@ def test_sighup_is_passed_on(site: Site) -> None:
     assert up.end() == 0
 
 
+def test_sighup_while_a_part_starts_reaches_it_once_it_serves(site: Site) -> None:
+    site.plan("kg", "slow")
+    up = site.up()
+    until(lambda: "waiting for SITE/go" in up.err.read_text(), "the key generator to begin")
+    up.process.send_signal(signal.SIGHUP)
+    (site.root / "go").touch()
+    up.ready()
+    until((site.root / "state" / "kg" / "hup").exists, "the key generator to reload")
+    assert up.end() == 0
+
+
 def test_a_second_up_is_refused_and_harms_nothing(site: Site) -> None:
     first = site.up().ready()
     second = site.up()

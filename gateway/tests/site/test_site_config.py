@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sealmq.site import config
 from sealmq.site.config import Config, ConfigError, load, loads
 
 HEAD = '[site]\nname = "f"\nid = "01020304"\n'
@@ -21,6 +22,14 @@ WRONG = [
     ("label below", '[labels]\na = ["b"]', "labels.a", 5, "no label 'b'", "there is: a"),
     ("itself", '[labels]\na = ["a"]', "labels.a", 5, "a > a", "circles"),
     ("cycle", '[labels]\na = ["b"]\nb = ["c"]\nc = ["a"]', "labels.a", 5, "a > b > c > a", "circ"),
+    ("nobody's home", 'key_file = "~sealmq-nobody/site.key"', "site.key_file", 4,
+     "'~sealmq-nobody/site.key'", "the whole path"),
+    ("NUL in a path", r'key_file = "/k\u0000"', "site.key_file", 4, "is no path", "NUL"),
+    ("endless port", f'[mediator]\nlisten = "127.0.0.1:{"1" * 5000}"', "mediator.listen", 5,
+     "is no address", "1 to 65535"),
+    ("endless number", f"[mediator]\nnumber = {'1' * 5000}", "", None, "not TOML", "small"),
+    ("nested without end", f"[labels]\na = {'[' * 100_000}", "", None, "not TOML",
+     "no value|stands once"),
     ("label twice", "[labels]\na = []\na = []", "", None, "not TOML", "once"),
     ("client twice", '[clients]\nx = {label="top"}\nx = {label="top"}', "", None, "not TOML",
      "once"),
@@ -273,3 +282,33 @@ mode = "hybrid"
     assert config.topics["a/b"] == "low"
     assert config.creation[0].clients == ("app",)
     assert config.families["purposes"]["mode"] == "hybrid"
+
+
+# Older Pythons raise this where links lead in a circle.
+def test_a_path_whose_links_cannot_be_followed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolve(path: Path) -> Path:
+        raise RuntimeError(f"Symlink loop from {path}")
+
+    path = tmp_path / "sealmq.toml"
+    path.write_text(HEAD + 'key_file = "/somewhere/key"\n')
+    monkeypatch.setattr(Path, "resolve", resolve)
+    with pytest.raises(ConfigError, match="cannot be followed") as caught:
+        load(path)
+    assert (caught.value.key, caught.value.line) == ("site.key_file", 4)
+
+
+def test_what_a_check_of_ours_did_not_expect_is_a_refusal_without_the_file_s_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(text: str, path: Path | None) -> Config:
+        raise ZeroDivisionError("the file says hush")
+
+    monkeypatch.setattr(config, "parse", broken)
+    path = tmp_path / "sealmq.toml"
+    path.write_text(HEAD)
+    with pytest.raises(ConfigError, match="ZeroDivisionError") as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: it cannot be checked")
+    assert "hush" not in str(caught.value)

@@ -1,6 +1,7 @@
 """A process of a site that does nothing but what the supervisor expects of one, or fails to.
 
-SITE/fake-<role>.json says how it behaves: {"do": "fail" | "hang" | "stubborn" | "flood"}.
+SITE/fake-<role>.json says how it behaves: {"do": "fail" | "hang" | "stubborn" | "flood" |
+"slow"}. One that is slow serves once there is SITE/go.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ def main(role: str) -> int:
     if do == "hang":
         print("waiting for something that never comes", file=sys.stderr, flush=True)
         time.sleep(600)
+    if do == "slow":
+        print("waiting for SITE/go", file=sys.stderr, flush=True)
+        while not (layout.root / "go").exists():
+            time.sleep(0.02)
     serve(layout, role, stubborn=do == "stubborn")
     return 0
 
