@@ -70,12 +70,12 @@ __all__ = [
 
 MAX_FRAME = 4 * 1024 * 1024
 SNAPSHOT_LISTS = (
-    "labels", "order", "clients", "records", "manifests", "grants", "older_grants", "holders",
-    "told",
+    "labels", "older", "order", "clients", "records", "manifests", "grants", "older_grants",
+    "holders", "told",
 )  # fmt: skip
 """The lists of a snapshot, of which each piece has some entries."""
 CALL_S = 10.0
-# Re-reading a large policy draws many keys.
+# Re-reading a large policy draws many keys; a snapshot of a large site opens many.
 RELOAD_S = 120.0
 # For mediators that are to hear of what was lent.
 LENT_TRIES, LENT_PAUSE_S = 200, 0.01
@@ -196,11 +196,11 @@ class KgClient:
     async def snapshot(self) -> dict[str, Any]:
         """All that a mediator may know: site, kseq, the digest of the policy, closed, and lists."""
         for _ in range(5):
-            whole = await self._call("snapshot")
+            whole = await self._call("snapshot", wait=RELOAD_S)
             try:
                 while "next" in whole:
                     at = whole.pop("next")
-                    part = await self._call("snapshot", at=at, kseq=whole["kseq"])
+                    part = await self._call("snapshot", wait=RELOAD_S, at=at, kseq=whole["kseq"])
                     for name in SNAPSHOT_LISTS:
                         whole[name] += part[name]
                     if "next" in part:

@@ -60,6 +60,7 @@ class Kg:
         self._provider = Provider(store, config.site.id, self._order, clock)
         self._whole: dict[str, Any] | None = None
         self._told = kept.Told()
+        self._keys = snapshot.Keys()
         # What peers have asked for, and may have to wait for.
         self._asks = Buckets(limits.PEER_BURST, limits.PEER_EVERY_MS)
         self._wanted: dict[str, tuple[bytes, exchange.Told]] = {}
@@ -188,7 +189,7 @@ class Kg:
     def snapshot(self, at: int = 0, kseq: int | None = None) -> dict[str, Any]:
         """One piece of what a mediator may know. Changed: kseq is not the present one."""
         if self._whole is None:
-            self._whole = snapshot.build(self._store, self._config, self._told)
+            self._whole = snapshot.build(self._store, self._config, self._told, self._keys)
         return snapshot.piece(self._whole, at, kseq)
 
     def answer(self, packet: bytes, mediator: int) -> tuple[Answered, list[dict[str, Any]]]:

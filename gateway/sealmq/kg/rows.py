@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -220,6 +220,19 @@ def roots(tx: Connection, vault: Vault, label: int, epoch: int, suite: int) -> R
     blob = tx.execute(select(c.secret).where(c.label == label, c.epoch == epoch)).scalar_one()
     both = vault.open("epochs.secret", (label, epoch, suite), blob)
     return Roots(label, epoch, suite, both[:ROOT], both[ROOT:])
+
+
+# In one statement: to make one costs ten times what opening a secret does.
+def roots_of(tx: Connection, vault: Vault, label: LabelRow, epochs: Set[int]) -> Iterator[Roots]:
+    """R and R̄ of these epochs of a label, those that are there."""
+    if not epochs:
+        return
+    c = schema.epochs.c
+    chosen = select(c.epoch, c.secret).where(c.label == label.number, c.epoch >= min(epochs))
+    for epoch, blob in tx.execute(chosen):
+        if epoch in epochs:
+            both = vault.open("epochs.secret", (label.number, epoch, label.suite), blob)
+            yield Roots(label.number, epoch, label.suite, both[:ROOT], both[ROOT:])
 
 
 def current_epoch(tx: Connection, label: int) -> EpochRow:

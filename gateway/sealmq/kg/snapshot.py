@@ -5,6 +5,8 @@ The whole can be larger than a frame, so it is handed out in pieces of equal kse
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection
@@ -15,30 +17,73 @@ from sealmq_spec.keys import topic_key
 from . import closing, grants, rows
 from .errors import Changed
 from .kept import Told
-from .rows import EpochRow, GrantRow, LabelRow, LinkRow
+from .rows import EpochRow, GrantRow, ImportRow, LabelRow, LinkRow
+from .seal import Vault
 from .store import KgStore, counter
 
-PIECE = 5000
-# Of one piece, of what families tell: their rows are of any size.
-PIECE_BYTES = 1 << 20
+# Entries of one piece, and bytes of all of them as JSON: a frame has room for that and for one
+# entry of any size (kept.MOST_ROW in hex is the largest).
+PIECE, PIECE_BYTES = 5000, 1 << 20
 _LISTS = (
-    "labels", "order", "clients", "records", "manifests", "grants", "older_grants", "holders",
-    "told",
+    "labels", "older", "order", "clients", "records", "manifests", "grants", "older_grants",
+    "holders", "told",
 )  # fmt: skip
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def build(store: KgStore, config: Config, told: Told) -> dict[str, Any]:
+class Keys:
+    """Topic keys that the last snapshot held, in hex: one of a (label, epoch) never changes, and to
+    open its root and derive it costs more than all else. Never log it.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, int], str] = {}
+
+    def of(
+        self, tx: Connection, vault: Vault, site: bytes, label: LabelRow, epochs: list[EpochRow]
+    ) -> list[str]:
+        """Those of these epochs of a label."""
+        made = self._made
+        missing = {row.epoch for row in epochs if (label.number, row.epoch) not in made}
+        for own in rows.roots_of(tx, vault, label, missing):
+            ek = topic_key(site, label.suite, label.number, own.epoch, own.r)
+            made[label.number, own.epoch] = ek.hex()
+        return [made[label.number, row.epoch] for row in epochs]
+
+    def keep(self, labels: list[LabelRow], epochs: Mapping[int, list[EpochRow]]) -> None:
+        """Only those of these labels' epochs stay."""
+        there = {(label.number, row.epoch) for label in labels for row in epochs[label.number]}
+        for gone in self._made.keys() - there:
+            del self._made[gone]
+
+
+def build(store: KgStore, config: Config, told: Told, keys: Keys) -> dict[str, Any]:
     """The whole snapshot, ready for JSON. It holds keys: never log it."""
     with store.transaction() as tx:
         labels = {name: row for name, row in rows.labels(tx).items() if not row.removed}
         epochs = rows.epochs(tx)
+        keys.keep(list(labels.values()), epochs)
+        eks = {
+            row.number: keys.of(tx, store.vault, config.site.id, row, epochs[row.number])
+            for row in labels.values()
+        }
+        imports = rows.imports(tx)
         links = rows.links(tx, store.vault)
         return {
             "site": config.site.id.hex(),
             "kseq": counter(tx, "kseq"),
             "policy": config.digest,
             "closed": closing.closed(tx),
-            "labels": [_label(store, tx, config, r, epochs) for r in labels.values()],
+            "labels": [
+                _label(row, epochs[row.number], eks[row.number], imports) for row in labels.values()
+            ],
+            # Back-links keep retained messages of these readable; the mediator has to open them
+            # too. Entries of their own: a label may have hundreds.
+            "older": [
+                [row.number, old.epoch, ek]
+                for row in labels.values()
+                for old, ek in zip(epochs[row.number][:-2], eks[row.number], strict=False)
+            ],
             "order": [[labels[h].number, labels[n].number] for h, n in config.strict_pairs()],
             "clients": [
                 {
@@ -102,23 +147,14 @@ def _grant(row: GrantRow, g: bytes) -> dict[str, Any]:
 
 
 def _label(
-    store: KgStore,
-    tx: Connection,
-    config: Config,
-    row: LabelRow,
-    epochs: dict[int, list[EpochRow]],
+    row: LabelRow, epochs: list[EpochRow], eks: list[str], imports: Mapping[int, ImportRow]
 ) -> dict[str, Any]:
-    def key(epoch: int) -> str:
-        own = rows.roots(tx, store.vault, row.number, epoch, row.suite)
-        return topic_key(config.site.id, row.suite, row.number, epoch, own.r).hex()
-
-    mine = epochs[row.number]
-    last = mine[-1]
+    last = epochs[-1]
     previous = None
-    if len(mine) > 1:
+    if len(epochs) > 1:
         previous = {
-            "epoch": mine[-2].epoch,
-            "ek": key(mine[-2].epoch),
+            "epoch": epochs[-2].epoch,
+            "ek": eks[-2],
             "handover_end": last.handover_end,
         }
     return {
@@ -126,17 +162,15 @@ def _label(
         "name": row.name,
         "suite": row.suite,
         "epoch": last.epoch,
-        "ek": key(last.epoch),
+        "ek": eks[-1],
         "previous": previous,
-        **_origin(tx, row),
-        # Back-links keep retained messages of these readable; the mediator has to open them too.
-        "older": [{"epoch": e.epoch, "ek": key(e.epoch)} for e in mine[:-2]],
+        **_origin(row, imports),
     }
 
 
-def _origin(tx: Connection, row: LabelRow) -> dict[str, Any]:
+def _origin(row: LabelRow, imports: Mapping[int, ImportRow]) -> dict[str, Any]:
     """Whose an imported label is, once its keys have come."""
-    there = rows.imports(tx).get(row.number) if "@" in row.name else None
+    there = imports.get(row.number) if "@" in row.name else None
     if there is None:
         return {}
     return {"origin": [there.site.hex(), there.number, sorted(there.epochs.items())]}
@@ -147,27 +181,18 @@ def piece(whole: dict[str, Any], at: int, kseq: int | None) -> dict[str, Any]:
     if kseq is not None and kseq != whole["kseq"]:
         raise Changed("the keys have changed; begin anew")
     out = {name: whole[name] for name in ("site", "kseq", "policy", "closed")}
-    start, room = at, PIECE
-    total = given = 0
+    skip, given, size = at, 0, 0
     for name in _LISTS:
         entries = whole[name]
-        out[name] = entries[start : start + room]
-        if name == "told":
-            out[name] = _fitting(out[name])
-        given += len(out[name])
-        room -= len(out[name])
-        start = max(start - len(entries), 0)
-        total += len(entries)
-    if at + given < total:
+        out[name] = mine = []
+        for entry in entries[skip : skip + PIECE - given]:
+            size += len(_encoded(entry)) + 1
+            # From then on no later list has an entry in this piece either.
+            if given and size > PIECE_BYTES:
+                break
+            mine.append(entry)
+            given += 1
+        skip = max(skip - len(entries), 0)
+    if at + given < sum(len(whole[name]) for name in _LISTS):
         out["next"] = at + given
     return out
-
-
-# The first of these that have PIECE_BYTES together, or the first alone.
-def _fitting(rows: list[list[str]]) -> list[list[str]]:
-    size = 0
-    for count, row in enumerate(rows):
-        size += sum(map(len, row))
-        if count and size > PIECE_BYTES:
-            return rows[:count]
-    return rows

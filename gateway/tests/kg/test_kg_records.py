@@ -226,10 +226,9 @@ def test_a_new_epoch(site: MadeSite, store: KgStore, kg: Kg) -> None:
             next(p for p in packets(before, "records") if get_record(p)[4:6] == (ctrl, 1)
                  and get_record(p)[2] == temp)
         )  # fmt: skip
-    assert label["older"] == []
+    assert after["older"] == []
     kg.rekey(["m1-temp"], 600, False)
-    third = next(row for row in kg.snapshot()["labels"] if row["number"] == temp)
-    assert third["older"] == [{"epoch": 1, "ek": was["ek"]}]
+    assert kg.snapshot()["older"] == [[temp, 1, was["ek"]]]
     # a back-link from the new epoch opens the old one
     link = new[temp, temp]
     assert get_record(link)[3] == 1

@@ -141,6 +141,7 @@ class Keyring:
             if before:
                 previous = int(before["epoch"]), int(before["handover_end"])
                 self._ek[number, previous[0]] = _key(before["ek"])
+            # Here a copy of an older version has them.
             for old in row.get("older", ()):
                 self._ek[number, int(old["epoch"])] = _key(old["ek"])
             site, there, epochs = row.get("origin") or ("", 0, ())
@@ -154,6 +155,8 @@ class Keyring:
                 int(there),
                 {int(theirs): int(ours) for theirs, ours in epochs},
             )
+        for number, epoch, ek in snapshot.get("older", ()):
+            self._ek[int(number), int(epoch)] = _key(ek)
         self.mounts = frozenset(label.mount for label in self.labels.values() if label.mount)
         self.clients = {c.number: c for c in map(_client, snapshot["clients"])}
         self.records: dict[tuple[int, int], bytes] = {}
