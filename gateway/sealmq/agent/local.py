@@ -272,7 +272,9 @@ class Local:
         if refusal is not None:
             raise End(refusal)
         self._hello = hello
-        if dialect.tells and account is not None and self._session is not None:
+        if account is None or self._session is None:
+            return
+        if dialect.tells or account.sessions.stored(self.client_id):
             # Saving takes a while. After CONNACK: nothing of the site's may come before that.
             await account.sessions.save(self._session)
 

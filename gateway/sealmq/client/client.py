@@ -407,6 +407,11 @@ class Client:
         return self._life.core is not None
 
     @property
+    def paused(self) -> bool:
+        """Whether the present connection is not read: its messages have no room in the inbox."""
+        return self._life.paused
+
+    @property
     def present(self) -> bool:
         """Whether the present connection found its MQTT session as it was left."""
         core = self._life.core

@@ -77,7 +77,8 @@ class Life:
         self._wanted = 0
         self._worn = False
         self._heard = 0
-        self._paused = False
+        self.paused = False
+        """Whether nothing is read, since there is no room for messages."""
         self._backoff = Backoff()
         # mono of the last welcome.
         self._welcomed = 0
@@ -275,9 +276,11 @@ class Life:
                 events = core.go_on(mono_ms())
                 continue
             if not self._may_read():
-                self._paused = True
-                await self._desk.bell.until(self._may_read)
-                self._paused = False
+                self.paused = True
+                try:
+                    await self._desk.bell.until(self._may_read)
+                finally:
+                    self.paused = False
             data = await wire.read()
             self._heard = mono_ms()
             events = core.receive(data, self._heard)
@@ -301,7 +304,7 @@ class Life:
             await asyncio.sleep(keepalive / 4)
             now = mono_ms()
             silent = now - self._heard
-            if silent > keepalive * 1500 and not self._paused:
+            if silent > keepalive * 1500 and not self.paused:
                 raise ConnectionLost(f"the mediator has been silent for {silent // 1000} s")
             if wire.sent == sent or silent > keepalive * 250:
                 wire.send(build.pingreq())
