@@ -23,7 +23,7 @@ from sealmq.client.backoff import Backoff
 from sealmq.client.values import Will
 from sealmq.families import registry
 from sealmq_spec.const import LIFE_FOREVER
-from sealmq_spec.errors import Denied, RateLimited, SealError, Unavailable, WrongEpoch
+from sealmq_spec.errors import Denied, RateLimited, SealError, Stale, Unavailable, WrongEpoch
 
 from .backlog import Backlog
 from .config import User
@@ -391,8 +391,8 @@ def note(topic: str, refusal: Refusal) -> bytes:
 
 
 def _is_sent_again(going: Going, error: SealError) -> bool:
-    """A later message of its topic may have been taken meanwhile: what is retained would be set
-    back by it."""
+    """Stale: it was under way as the site went away for long, and is sealed anew. A later message
+    of its topic may have been taken meanwhile: what is retained would be set back by it."""
     if isinstance(error, WrongEpoch):
         return True
-    return isinstance(error, _PASSES) and not going.pub.retain
+    return isinstance(error, (*_PASSES, Stale)) and not going.pub.retain

@@ -28,7 +28,7 @@ from sealmq.agent.wire import Ack, End, Five, Pub, Refusal, Three
 from sealmq.client import ConnectionLost, How, Message
 from sealmq.client.errors import refusal
 from sealmq.client.values import Came
-from sealmq_spec.errors import Denied, RateLimited, Unavailable, WrongEpoch
+from sealmq_spec.errors import Denied, RateLimited, Stale, Unavailable, WrongEpoch
 
 NOW = 1_800_000_000
 
@@ -512,11 +512,12 @@ async def test_a_refusal_is_told_and_an_old_epoch_is_tried_once_more(tmp_path: P
 
 
 @runs
-@pytest.mark.parametrize("code", [Unavailable.code, RateLimited.code])
+@pytest.mark.parametrize("code", [Unavailable.code, RateLimited.code, Stale.code])
 async def test_what_passes_is_no_last_word_while_the_site_is_there_either(
     tmp_path: Path, code: int
 ) -> None:
-    """A full journal, say. As where the message waited on disk: it is sent once more."""
+    """A full journal, say, or a message that was under way while the site was away for a minute. As
+    where the message waited on disk: it is sent once more."""
     async with world(tmp_path) as w:
         w.site.answers["burst"] = refusal("publish", "burst", code, "r", "no")
         w.site.once = {"burst"}
