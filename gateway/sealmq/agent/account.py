@@ -187,7 +187,7 @@ class Account:
         if pub.dup:
             for first in (self._going.get(origin), self._backlog.find(origin)):
                 if first is not None and first.same(pub):
-                    first.answers.append(answer)
+                    first.also([answer])
                     return
         if self._backlog.waits():
             self._backlog.keep(going)

@@ -66,6 +66,14 @@ class Pipe(Protocol):
         """It is known whose it is: it gives its stranger's place up."""
 
 
+class _Answer(partial[None]):
+    """`_Answers.tell` of one PUBLISH."""
+
+    def asker(self) -> object | None:
+        answers: _Answers = self.func.__self__  # type: ignore[attr-defined]
+        return answers.asker(self)
+
+
 class _Answers:
     """What the site's decisions mean to one connection. They may come when nobody is there any
     more, so it holds nothing of it but the ids that were accepted."""
@@ -75,6 +83,14 @@ class _Answers:
     ) -> None:
         self.account = account
         self._local, self._client_id, self._received = weakref.ref(local), client_id, received
+        self._kept = local.kept
+
+    def asker(self, answer: object) -> object | None:
+        """Whoever needs that answer of these still (going.py)."""
+        local = self._local()
+        if local is not None and not local.gone:
+            return answer
+        return self._received if self._kept else None
 
     def tell(
         self, size: int, topic: str, qos: int, packet_id: int, refusal: Refusal | None
@@ -131,6 +147,16 @@ class Local:
     def account(self) -> Account | None:
         """Whose it is, once it is in."""
         return self._account
+
+    @property
+    def kept(self) -> bool:
+        """Whether its session outlives its connection."""
+        return self._session is not None and self._session.kept
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is told nothing more."""
+        return self._ended.done() or self._left.is_set()
 
     # --- life ---
 
@@ -438,10 +464,13 @@ class Local:
     # --- publish ---
 
     def _publish(self, pub: Pub) -> None:
-        topic, payload, qos, _, _, packet_id, *_ = pub
+        topic, payload, qos, _, dup, packet_id, *_ = pub
         if qos == 2 and packet_id in self._received.accepted:
-            self._out.send(self._wire.ack("PUBREC", packet_id))
-            return
+            if dup:
+                self._out.send(self._wire.ack("PUBREC", packet_id))
+                return
+            # Another one: a client that was started anew, say, and counts from 1 again.
+            self._received.accepted.discard(packet_id)
         if qos == 2 and len(self._received.accepted) >= UNRELEASED:
             why = f"{UNRELEASED} messages of QoS 2 wait for their PUBREL"
             raise End(Refusal("much", "agent.unreleased", why))
@@ -452,7 +481,7 @@ class Local:
         size = len(payload) + len(topic) + 256
         self._going += 1
         self._going_bytes += size
-        answer = partial(answers.tell, size, topic, qos, packet_id)
+        answer = _Answer(answers.tell, size, topic, qos, packet_id)
         answers.account.publish(self.client_id, pub, answer)
 
     def decided(self, size: int, qos: int, packet_id: int, refusal: Refusal | None) -> None:
