@@ -137,8 +137,10 @@ class Local:
         self._answers: _Answers | None = None
         self._room = asyncio.Event()
         self._subscriptions: Subscriptions | None = None
-        # When it was heard last, and whether anything that it says now would be.
+        # When it was heard last, and whether anything that it says now would be; when it last took
+        # something of what it is sent, and whether it has to before it is listened to.
         self._heard, self._listening = 0.0, False
+        self._took, self._full = 0.0, False
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._group: asyncio.TaskGroup | None = None
         self._left = asyncio.Event()
@@ -387,7 +389,10 @@ class Local:
                 raise End(Refusal("broken", "", str(self._fault)))
             if len(self._out.data) > 2 * UNREAD:
                 # Whoever does not read what it is answered is not listened to.
+                self._full = True
                 await self._out.below(2 * UNREAD)
+                # What it has said meanwhile is heard now.
+                self._full, self._heard = False, clock()
             self._listening = True
             data = await self._pipe.read()
             self._listening, self._heard = False, clock()
@@ -396,16 +401,21 @@ class Local:
             self._take(data)
 
     async def _alive(self, seconds: float) -> None:
-        """One look an interval, not one timer a read. While it is not listened to, it may be
-        silent."""
+        """One look an interval, not one timer a read."""
         clock = asyncio.get_running_loop().time
         self._heard = clock()
         while True:
-            await asyncio.sleep(max(0.05, self._heard + seconds - clock()))
-            if not self._listening:
-                self._heard = clock()
-            elif clock() - self._heard >= seconds:
+            await asyncio.sleep(max(0.05, self._there(clock()) + seconds - clock()))
+            now = clock()
+            if now - self._there(now) >= seconds:
                 raise End(Refusal("silent", "", "silent for 1.5 keep alives"))
+
+    def _there(self, now: float) -> float:
+        """When it gave the last sign of life. While the site is slow it is not listened to, and may
+        be silent; one that does not read what it is sent may not."""
+        if not self._listening and not self._full:
+            self._heard = now
+        return max(self._heard, self._took) if self._full else self._heard
 
     async def _until_room(self) -> None:
         # Who publishes without waiting for SUBACK is to get what it publishes.
@@ -527,5 +537,7 @@ class Local:
             self._delivery.again()
 
     async def _write(self) -> None:
+        clock = asyncio.get_running_loop().time
         while True:
             await self._pipe.send(await self._out.next())
+            self._took = clock()
