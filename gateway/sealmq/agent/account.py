@@ -18,7 +18,16 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Protocol
 
-from sealmq.client import Client, ClientError, Closed, Message, NotAuthorised, Notice, Options
+from sealmq.client import (
+    Client,
+    ClientError,
+    Closed,
+    Message,
+    NotAuthorised,
+    Notice,
+    Options,
+    Refused,
+)
 from sealmq.client.backoff import Backoff
 from sealmq.client.values import Will
 from sealmq.families import registry
@@ -346,6 +355,7 @@ class Account:
         will: LastWill | None,
         on_state: Callable[[str], None],
         on_release: Callable[[int], None],
+        on_lost: Callable[[Refused], None],
     ) -> Client:
         """Not connected yet. A kept session ends with its connection: what was under way is the
         session's, whose packet ids are the site's. expiry: its, in seconds, which the site hears in
@@ -366,7 +376,7 @@ class Account:
             inbox_bytes=_INBOX_BYTES,
             settle=True,
         )
-        return self._wallet.client(options, self._noticed, on_state, on_release)
+        return self._wallet.client(options, self._noticed, on_state, on_release, on_lost)
 
     def is_own(self, message: Message) -> bool:
         """Whether one of this user's clients has published it, or who else has its enrolment."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from sealmq.client import Refused as SiteRefused
 from sealmq.loops import first_error
 from sealmq.mqtt import ProtocolError, build
 
@@ -329,7 +330,7 @@ class Local:
         ):
             return refusal, False
         delivery = Delivery(account, self.client_id, dialect, hello.window, self._out)
-        seat = Seat(account, self.client_id, self._stated, delivery.released)
+        seat = Seat(account, self.client_id, self._stated, delivery.released, self._lost)
         self._delivery, self._seat = delivery, seat
         if (will is not None or hello.kept) and (refusal := await self._seated(account, hello)):
             return refusal, False
@@ -535,6 +536,10 @@ class Local:
         log.info("%s", f"{self.client_id}: {what}")
         if what == "connected" and self._delivery is not None:
             self._delivery.again()
+
+    def _lost(self, error: SiteRefused) -> None:
+        """A subscription, in a new connection to the site: its client comes again, and is told."""
+        self.end(Refusal("away", error.rule, str(error)))
 
     async def _write(self) -> None:
         clock = asyncio.get_running_loop().time

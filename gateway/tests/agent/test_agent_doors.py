@@ -389,6 +389,32 @@ def test_keep_alive_lets_a_client_be_that_reads_slowly_or_waits_for_the_site() -
     played(story)
 
 
+def test_a_client_whose_subscription_the_site_takes_back_is_ended_and_comes_again() -> None:
+    async def story() -> None:
+        wire, account = Wire(), Account()
+        lost: list[Any] = []
+        reader = account.reader
+
+        def watched(client_id: str, kept: bool, expiry: int | None, *more: Any) -> Seat:
+            lost.append(more[-1])
+            return reader(client_id, kept, expiry, *more)
+
+        account.reader = watched  # type: ignore[method-assign]
+        local = Local(wire, lambda *_: account, alone)  # type: ignore[arg-type]
+        task = asyncio.ensure_future(local.run())
+        wire.says.put_nowait(build.connect("id") + build.subscribe(1, [("a", 1)]))
+        await calm()
+        assert not task.done()
+        wire.came = b""
+        [tell] = lost
+        tell(Refused("a", Denied("labels.subscribe.x", "no")))
+        await asyncio.wait_for(task, 30)
+        # Without a DISCONNECT, after which some would not.
+        assert (wire.came, wire.closed) == (b"", True)
+
+    played(story)
+
+
 def test_filters_that_the_site_refuses_leave_nothing() -> None:
     async def story() -> None:
         async with joined(build.connect("id")) as (local, wire, _):

@@ -498,7 +498,7 @@ class House:
 
     async def sits(self, client_id: str, delay: int = 0) -> tuple[Delay | None, Refusal | None]:
         one: Any = self
-        seat = Seat(one, client_id, never, never)
+        seat = Seat(one, client_id, never, never, never)
         refusal = await seat.take(delay > 0, 7200, LastWill("t", b"", 0, False) if delay else None)
         return (Delay(one, client_id, seat, delay) if delay else None), refusal
 
