@@ -18,12 +18,21 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Protocol
 
-from sealmq.client import Client, ClientError, Closed, Message, NotAuthorised, Notice, Options
+from sealmq.client import (
+    Client,
+    ClientError,
+    Closed,
+    Message,
+    NotAuthorised,
+    Notice,
+    Options,
+    Refused,
+)
 from sealmq.client.backoff import Backoff
 from sealmq.client.values import Will
 from sealmq.families import registry
 from sealmq_spec.const import LIFE_FOREVER
-from sealmq_spec.errors import Denied, RateLimited, SealError, Unavailable, WrongEpoch
+from sealmq_spec.errors import Denied, RateLimited, SealError, Stale, Unavailable, WrongEpoch
 
 from .backlog import Backlog
 from .config import User
@@ -187,7 +196,7 @@ class Account:
         if pub.dup:
             for first in (self._going.get(origin), self._backlog.find(origin)):
                 if first is not None and first.same(pub):
-                    first.answers.append(answer)
+                    first.also([answer])
                     return
         if self._backlog.waits():
             self._backlog.keep(going)
@@ -346,6 +355,7 @@ class Account:
         will: LastWill | None,
         on_state: Callable[[str], None],
         on_release: Callable[[int], None],
+        on_lost: Callable[[Refused], None],
     ) -> Client:
         """Not connected yet. A kept session ends with its connection: what was under way is the
         session's, whose packet ids are the site's. expiry: its, in seconds, which the site hears in
@@ -366,7 +376,7 @@ class Account:
             inbox_bytes=_INBOX_BYTES,
             settle=True,
         )
-        return self._wallet.client(options, self._noticed, on_state, on_release)
+        return self._wallet.client(options, self._noticed, on_state, on_release, on_lost)
 
     def is_own(self, message: Message) -> bool:
         """Whether one of this user's clients has published it, or who else has its enrolment."""
@@ -391,8 +401,8 @@ def note(topic: str, refusal: Refusal) -> bytes:
 
 
 def _is_sent_again(going: Going, error: SealError) -> bool:
-    """A later message of its topic may have been taken meanwhile: what is retained would be set
-    back by it."""
+    """Stale: it was under way as the site went away for long, and is sealed anew. A later message
+    of its topic may have been taken meanwhile: what is retained would be set back by it."""
     if isinstance(error, WrongEpoch):
         return True
-    return isinstance(error, _PASSES) and not going.pub.retain
+    return isinstance(error, (*_PASSES, Stale)) and not going.pub.retain

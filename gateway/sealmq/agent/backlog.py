@@ -18,7 +18,7 @@ from functools import partial
 
 from sealmq.client import ClientError
 
-from .going import EXPIRED, SHORTEST_S, Answer, Going
+from .going import EXPIRED, SHORTEST_S, Answer, Going, needed
 from .spool import Full, Kept, Spool
 from .wire import Refusal
 
@@ -102,9 +102,10 @@ class Backlog:
                 going.answer(Refusal("much", "agent.disk", f"not kept on disk: {error}"))
                 return
             seq = done.result()
-            sending = self._sending.get(seq)
-            answers = self._waiting.setdefault(seq, []) if sending is None else sending.answers
-            answers += going.answers
+            if (sending := self._sending.get(seq)) is not None:
+                sending.also(going.answers)
+            else:
+                self._waiting[seq] = needed(self._waiting.get(seq, ()), going.answers)
             self._more.set()
 
         put.add_done_callback(stored)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sealmq_spec.const import LIFE_FOREVER
 
@@ -15,7 +15,22 @@ SHORTEST_S = 2
 EXPIRED = Refusal("away", "agent.expired", "it waited for the site for too long")
 
 Answer = Callable[[Refusal | None], None]
-"""Told what has become of a PUBLISH: None once the site has accepted it. It raises nothing."""
+"""Told what has become of a PUBLISH: None once the site has accepted it. It raises nothing.
+
+asker(), if it has that: itself while its connection is there; then the session that is to know of
+it still, or None.
+"""
+
+
+def needed(answers: Iterable[Answer], more: Iterable[Answer]) -> list[Answer]:
+    """Of one message that came again and again, those that mean something to somebody still."""
+    found: dict[int, Answer] = {}
+    for answer in (*answers, *more):
+        asks = getattr(answer, "asker", None)
+        asker = answer if asks is None else asks()
+        if asker is not None:
+            found[id(asker)] = answer
+    return list(found.values())
 
 
 class Going:
@@ -60,6 +75,10 @@ class Going:
         mine = self.pub
         fields = (mine.topic, mine.payload, mine.qos, mine.retain, mine.put)
         return fields == (pub.topic, pub.payload, pub.qos, pub.retain, pub.put)
+
+    def also(self, answers: Iterable[Answer]) -> None:
+        """It has come again: they are told, too."""
+        self.answers = needed(self.answers, answers)
 
     def life(self) -> int | None:
         """What it is published with (SPEC.md 3.1): 60 s, or without an end; with an expiry the

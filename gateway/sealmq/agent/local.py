@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from sealmq.client import Refused as SiteRefused
 from sealmq.loops import first_error
 from sealmq.mqtt import ProtocolError, build
 
@@ -66,6 +67,14 @@ class Pipe(Protocol):
         """It is known whose it is: it gives its stranger's place up."""
 
 
+class _Answer(partial[None]):
+    """`_Answers.tell` of one PUBLISH."""
+
+    def asker(self) -> object | None:
+        answers: _Answers = self.func.__self__  # type: ignore[attr-defined]
+        return answers.asker(self)
+
+
 class _Answers:
     """What the site's decisions mean to one connection. They may come when nobody is there any
     more, so it holds nothing of it but the ids that were accepted."""
@@ -75,6 +84,14 @@ class _Answers:
     ) -> None:
         self.account = account
         self._local, self._client_id, self._received = weakref.ref(local), client_id, received
+        self._kept = local.kept
+
+    def asker(self, answer: object) -> object | None:
+        """Whoever needs that answer of these still (going.py)."""
+        local = self._local()
+        if local is not None and not local.gone:
+            return answer
+        return self._received if self._kept else None
 
     def tell(
         self, size: int, topic: str, qos: int, packet_id: int, refusal: Refusal | None
@@ -121,8 +138,10 @@ class Local:
         self._answers: _Answers | None = None
         self._room = asyncio.Event()
         self._subscriptions: Subscriptions | None = None
-        # When it was heard last, and whether anything that it says now would be.
+        # When it was heard last, and whether anything that it says now would be; when it last took
+        # something of what it is sent, and whether it has to before it is listened to.
         self._heard, self._listening = 0.0, False
+        self._took, self._full = 0.0, False
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._group: asyncio.TaskGroup | None = None
         self._left = asyncio.Event()
@@ -131,6 +150,16 @@ class Local:
     def account(self) -> Account | None:
         """Whose it is, once it is in."""
         return self._account
+
+    @property
+    def kept(self) -> bool:
+        """Whether its session outlives its connection."""
+        return self._session is not None and self._session.kept
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is told nothing more."""
+        return self._ended.done() or self._left.is_set()
 
     # --- life ---
 
@@ -272,7 +301,9 @@ class Local:
         if refusal is not None:
             raise End(refusal)
         self._hello = hello
-        if dialect.tells and account is not None and self._session is not None:
+        if account is None or self._session is None:
+            return
+        if dialect.tells or account.sessions.stored(self.client_id):
             # Saving takes a while. After CONNACK: nothing of the site's may come before that.
             await account.sessions.save(self._session)
 
@@ -299,7 +330,7 @@ class Local:
         ):
             return refusal, False
         delivery = Delivery(account, self.client_id, dialect, hello.window, self._out)
-        seat = Seat(account, self.client_id, self._stated, delivery.released)
+        seat = Seat(account, self.client_id, self._stated, delivery.released, self._lost)
         self._delivery, self._seat = delivery, seat
         if (will is not None or hello.kept) and (refusal := await self._seated(account, hello)):
             return refusal, False
@@ -359,7 +390,10 @@ class Local:
                 raise End(Refusal("broken", "", str(self._fault)))
             if len(self._out.data) > 2 * UNREAD:
                 # Whoever does not read what it is answered is not listened to.
+                self._full = True
                 await self._out.below(2 * UNREAD)
+                # What it has said meanwhile is heard now.
+                self._full, self._heard = False, clock()
             self._listening = True
             data = await self._pipe.read()
             self._listening, self._heard = False, clock()
@@ -368,16 +402,21 @@ class Local:
             self._take(data)
 
     async def _alive(self, seconds: float) -> None:
-        """One look an interval, not one timer a read. While it is not listened to, it may be
-        silent."""
+        """One look an interval, not one timer a read."""
         clock = asyncio.get_running_loop().time
         self._heard = clock()
         while True:
-            await asyncio.sleep(max(0.05, self._heard + seconds - clock()))
-            if not self._listening:
-                self._heard = clock()
-            elif clock() - self._heard >= seconds:
+            await asyncio.sleep(max(0.05, self._there(clock()) + seconds - clock()))
+            now = clock()
+            if now - self._there(now) >= seconds:
                 raise End(Refusal("silent", "", "silent for 1.5 keep alives"))
+
+    def _there(self, now: float) -> float:
+        """When it gave the last sign of life. While the site is slow it is not listened to, and may
+        be silent; one that does not read what it is sent may not."""
+        if not self._listening and not self._full:
+            self._heard = now
+        return max(self._heard, self._took) if self._full else self._heard
 
     async def _until_room(self) -> None:
         # Who publishes without waiting for SUBACK is to get what it publishes.
@@ -436,10 +475,13 @@ class Local:
     # --- publish ---
 
     def _publish(self, pub: Pub) -> None:
-        topic, payload, qos, _, _, packet_id, *_ = pub
+        topic, payload, qos, _, dup, packet_id, *_ = pub
         if qos == 2 and packet_id in self._received.accepted:
-            self._out.send(self._wire.ack("PUBREC", packet_id))
-            return
+            if dup:
+                self._out.send(self._wire.ack("PUBREC", packet_id))
+                return
+            # Another one: a client that was started anew, say, and counts from 1 again.
+            self._received.accepted.discard(packet_id)
         if qos == 2 and len(self._received.accepted) >= UNRELEASED:
             why = f"{UNRELEASED} messages of QoS 2 wait for their PUBREL"
             raise End(Refusal("much", "agent.unreleased", why))
@@ -450,7 +492,7 @@ class Local:
         size = len(payload) + len(topic) + 256
         self._going += 1
         self._going_bytes += size
-        answer = partial(answers.tell, size, topic, qos, packet_id)
+        answer = _Answer(answers.tell, size, topic, qos, packet_id)
         answers.account.publish(self.client_id, pub, answer)
 
     def decided(self, size: int, qos: int, packet_id: int, refusal: Refusal | None) -> None:
@@ -495,6 +537,12 @@ class Local:
         if what == "connected" and self._delivery is not None:
             self._delivery.again()
 
+    def _lost(self, error: SiteRefused) -> None:
+        """A subscription, in a new connection to the site: its client comes again, and is told."""
+        self.end(Refusal("away", error.rule, str(error)))
+
     async def _write(self) -> None:
+        clock = asyncio.get_running_loop().time
         while True:
             await self._pipe.send(await self._out.next())
+            self._took = clock()

@@ -14,7 +14,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from sealmq.client import Client, ClientError, NotAuthorised
+from sealmq.client import Client, ClientError, NotAuthorised, Refused
 from sealmq_spec.errors import SealError
 
 from .account import SEATS, Account
@@ -25,7 +25,8 @@ log = logging.getLogger("sealmq.agent")
 
 class Seat:
     """client: its connection to the site, None while it has none; kept: whether its session
-    outlives that. on_state, on_release: told of what becomes of the connection, and of PUBRELs.
+    outlives that. on_state, on_release, on_lost: told of what becomes of the connection, of PUBRELs
+    and of subscriptions that a new connection does not have.
     """
 
     def __init__(
@@ -34,9 +35,10 @@ class Seat:
         client_id: str,
         on_state: Callable[[str], None],
         on_release: Callable[[int], None],
+        on_lost: Callable[[Refused], None],
     ) -> None:
         self._account, self._client_id = account, client_id
-        self._on_state, self._on_release = on_state, on_release
+        self._on_state, self._on_release, self._on_lost = on_state, on_release, on_lost
         self.client: Client | None = None
         self.kept = False
         self._placed = False
@@ -55,7 +57,13 @@ class Seat:
             return refusal
         seconds = expiry if kept and expiry < FOREVER else None
         client = account.reader(
-            self._client_id, kept, seconds, will, self._on_state, self._on_release
+            self._client_id,
+            kept,
+            seconds,
+            will,
+            self._on_state,
+            self._on_release,
+            self._on_lost,
         )
         try:
             await account.enter(client)

@@ -1,6 +1,7 @@
 """What an agent itself keeps of its local clients' sessions; all else of them is the site's.
 
-Packet ids of QoS 2 that are not released, in memory. Of clients of MQTT 5 what their subscriptions
+Packet ids of QoS 2 that are not released, in memory; on disk those that a kept session's client is
+done with before the site (delivery.py). Of clients of MQTT 5 what their subscriptions
 ask for besides QoS, which no site does for them: no local, retain as published, retain handling,
 identifiers. Of a session that is kept that is on disk before SUBACK says so.
 """
@@ -77,10 +78,12 @@ class Asked(NamedTuple):
 
 class Session:
     """Of one client identifier. filters: its subscriptions, of MQTT 5; choosing: how many of them
-    ask for more than QoS; expiry: seconds, as at its last CONNECT."""
+    ask for more than QoS; expiry: seconds, as at its last CONNECT; freed: the site's packet ids for
+    which its client had a PUBREL before the site's came, until the site is done with them."""
 
     __slots__ = (
-        "_found", "choosing", "client_id", "expiry", "filters", "kept", "own", "received",
+        "_found", "choosing", "client_id", "expiry", "filters", "freed", "kept", "own",
+        "received",
     )  # fmt: skip
 
     def __init__(self, client_id: str, own: dict[tuple[int, int], str]) -> None:
@@ -88,6 +91,7 @@ class Session:
         self.received = Unreleased()
         self.filters: dict[str, Asked] = {}
         self.kept = False
+        self.freed: set[int] = set()
         self.choosing = self.expiry = 0
         # Topics that were matched before: a client has up to 1,024 filters (GATEWAY.md).
         self._found: dict[str, list[Asked]] = {}
@@ -157,7 +161,8 @@ class Sessions:
             session = self._kept[client_id] = Session(client_id, self._own)
             session.kept = True
             try:
-                session.expiry, filters = json.loads(text)
+                session.expiry, filters, *freed = json.loads(text)
+                session.freed.update(*freed)
                 # What the site has granted is asked anew: it may have taken it back, and the agent
                 # have been killed before that was here. Earlier ones wrote it.
                 for filt, (qos, wishes, retained, *_) in filters.items():
@@ -226,7 +231,8 @@ class Sessions:
             del self.no_local[session.client_id]
 
     async def save(self, session: Session) -> None:
-        """On disk when this returns, if it is kept: what its subscriptions ask for. A disk that
+        """On disk when this returns, if it is kept: what its subscriptions ask for, and which
+        packet ids its client is done with. A disk that
         fails is told in the log: they are as they were asked for while this agent lives, and the
         next time writes them."""
         client_id = session.client_id
@@ -235,7 +241,8 @@ class Sessions:
         filters = {
             filt: (one.qos, one.wishes, one.retained) for filt, one in session.filters.items()
         }
-        text = json.dumps([session.expiry, filters])
+        freed = [sorted(session.freed)] if session.freed else []
+        text = json.dumps([session.expiry, filters, *freed])
         said, write = self._writes.get(client_id, (None, None))
         if write is None or said != text:
             if write is None and self._rows.get(client_id) == text:
@@ -244,11 +251,15 @@ class Sessions:
         # The write goes on if whoever waits for it is cancelled.
         await asyncio.wait([write])
 
+    def stored(self, client_id: str) -> bool:
+        """Whether anything of its session is on disk, or on the way there."""
+        return client_id in self._rows or client_id in self._writes
+
     def forget(self, client_id: str) -> None:
         """It is over."""
         self._kept.pop(client_id, None)
         self.no_local.pop(client_id, None)
-        if client_id in self._rows or client_id in self._writes:
+        if self.stored(client_id):
             self._write(client_id, None)
 
     def _write(self, client_id: str, text: str | None) -> asyncio.Future[None]:

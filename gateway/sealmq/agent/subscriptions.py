@@ -82,17 +82,25 @@ class Subscriptions:
 
     async def _answers(self, asked: Sub, group: asyncio.TaskGroup) -> list[int | Refusal]:
         answers: list[int | Refusal] = [0] * len(asked.filters)
+        # Filters of one QoS are asked together. One that stood there before goes after that.
+        groups: list[tuple[int, list[int]]] = []
         open_: dict[int, list[int]] = {}
+        stood: set[str] = set()
         for i, (filt, qos) in enumerate(asked.filters):
             if asked.faults and asked.faults[i]:
                 answers[i] = Refusal("impossible", "agent.property", asked.faults[i])
             elif filt == REFUSED:
                 self.notes = asked.add
-            elif (granted := self._has(asked, i)) is not None:
+            elif filt not in stood and (granted := self._has(asked, i)) is not None:
                 answers[i] = granted
             else:
-                open_.setdefault(qos, []).append(i)
-        for qos, which in open_.items():
+                if filt in stood:
+                    open_.clear()
+                stood.add(filt)
+                if qos not in open_:
+                    groups.append((qos, open_.setdefault(qos, [])))
+                open_[qos].append(i)
+        for qos, which in groups:
             found = await self._ask(asked, qos, which, group)
             for i, answer in zip(which, found, strict=True):
                 answers[i] = answer

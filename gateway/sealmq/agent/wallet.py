@@ -11,7 +11,7 @@ import copy
 import threading
 from collections.abc import Callable
 
-from sealmq.client import Client, Notice, Options
+from sealmq.client import Client, Notice, Options, Refused
 from sealmq.client.client import address, read_enrolment
 from sealmq.client.door import Renew, asked
 from sealmq.client.lent import borrowed
@@ -98,6 +98,7 @@ class Wallet:
         on_notice: Callable[[Notice], None],
         on_state: Callable[[str], None] | None = None,
         on_release: Callable[[int], None] | None = None,
+        on_lost: Callable[[Refused], None] | None = None,
     ) -> Client:
         """Not connected yet."""
         made: Client
@@ -116,5 +117,6 @@ class Wallet:
             on_notice=on_notice,
             on_state=on_state,
             on_release=on_release,
+            on_lost=on_lost,
         )
         return made

@@ -57,7 +57,8 @@ class Client:
     default when `identity` holds none yet or there is a state. renew: another way to new roots.
     on_notice: told of refusals that no call raises (QoS 0). on_state: told in words what becomes of
     the connection. on_news: told what a policy family tells without having been asked. on_release:
-    with Options.settle told of each PUBREL, which `complete` answers. Errors: see
+    with Options.settle told of each PUBREL, which `complete` answers. on_lost: told of each
+    subscription that is refused in a new connection; what passes is asked for again. Errors: see
     `sealmq.client.errors` and `sealmq_spec.errors`.
     """
 
@@ -75,6 +76,7 @@ class Client:
         on_state: Callable[[str], None] | None = None,
         on_news: Callable[[News], None] | None = None,
         on_release: Callable[[int], None] | None = None,
+        on_lost: Callable[[Refused], None] | None = None,
     ) -> None:
         self.host, self.port = host, port
         self.options = options or Options()
@@ -84,7 +86,7 @@ class Client:
         )
         self._renew = renew
         self._on_notice, self._on_state, self._on_news = on_notice, on_state, on_news
-        self._on_release = on_release
+        self._on_release, self._on_lost = on_release, on_lost
         self._live = False
         self._fresh()
 
@@ -407,6 +409,11 @@ class Client:
         return self._life.core is not None
 
     @property
+    def paused(self) -> bool:
+        """Whether the present connection is not read: its messages have no room in the inbox."""
+        return self._life.paused
+
+    @property
     def present(self) -> bool:
         """Whether the present connection found its MQTT session as it was left."""
         core = self._life.core
@@ -480,6 +487,7 @@ class Client:
         desk.on_release = self._on_release
         door = Door(boots, desk, self.host, self.port, o, self._provision, self._renew)
         self._life = Life(boots, desk, door, o, self._on_state)
+        self._life.on_lost = self._on_lost
         self._operations = Operations(boots, desk, self._life, o)
 
     def _running(self) -> Operations:

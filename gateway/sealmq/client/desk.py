@@ -167,6 +167,10 @@ class Desk:
                 else:
                     waiters.reject(notice.ctr, error)
         if not somebody:
-            self.notices.append(notice)
-            if self._on_notice is not None:
-                self._on_notice(notice)
+            self.told(notice)
+
+    def told(self, notice: Notice) -> None:
+        """One that answers nobody."""
+        self.notices.append(notice)
+        if self._on_notice is not None:
+            self._on_notice(notice)

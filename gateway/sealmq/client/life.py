@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from sealmq.loops import first_error
 from sealmq.mqtt import build
-from sealmq_spec.errors import Denied, SealError, Stale, Unavailable, Unsupported
+from sealmq_spec.errors import Denied, RateLimited, SealError, Stale, Unavailable, Unsupported
 
 from . import events as ev
 from .backoff import Backoff
@@ -24,6 +25,7 @@ from .errors import (
     Closed,
     ConnectionLost,
     ConnectRefused,
+    Refused,
     ServerUnavailable,
     StateError,
     TimedOut,
@@ -77,13 +79,21 @@ class Life:
         self._wanted = 0
         self._worn = False
         self._heard = 0
-        self._paused = False
+        self.paused = False
+        """Whether nothing is read, since there is no room for messages."""
         self._backoff = Backoff()
         # mono of the last welcome.
         self._welcomed = 0
         # Filter as it goes over the wire, what is said with it included -> QoS, to subscribe again
         # in a new connection.
         self.filters: dict[str, int] = {}
+        self.on_lost: Callable[[Refused], None] | None = None
+        """Told of each of them that a new connection does not have."""
+        # What was asked for again, by ctr, and what of it was refused for the moment.
+        self._asked: set[int] = set()
+        self._passing: list[str] = []
+        self._patience = Backoff()
+        self._retry: asyncio.TimerHandle | None = None
 
     # --- for operations --------------------------------------------------------------------------
 
@@ -193,6 +203,9 @@ class Life:
         self._desk.bell.ring()
 
     def _left(self) -> Opened | None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
         opened, self._opened, self.core, self.wire = self._opened, None, None, None
         self.send = self._nowhere
         return opened
@@ -275,9 +288,11 @@ class Life:
                 events = core.go_on(mono_ms())
                 continue
             if not self._may_read():
-                self._paused = True
-                await self._desk.bell.until(self._may_read)
-                self._paused = False
+                self.paused = True
+                try:
+                    await self._desk.bell.until(self._may_read)
+                finally:
+                    self.paused = False
             data = await wire.read()
             self._heard = mono_ms()
             events = core.receive(data, self._heard)
@@ -287,11 +302,46 @@ class Life:
         return admits(False) or admits(self._desk.waits() or bool(self._boots.outbox))
 
     def _subscribe_again(self, core: Core) -> None:
-        """New tokens for the filters of earlier connections. A refusal comes as a notice."""
-        filters = list(self.filters.items())
+        """New tokens for the filters of earlier connections."""
+        for ctr in self._asked:
+            self._desk.grants.forget(ctr)
+        self._asked.clear()
+        self._passing, self._patience = [], Backoff()
+        self._ask(core, self.filters)
+
+    def _ask(self, core: Core, which: Iterable[str]) -> None:
+        filters = [(filt, self.filters[filt]) for filt in which if filt in self.filters]
         for i in range(0, len(filters), FILTERS):
-            _, packet = core.subscribe(filters[i : i + FILTERS])
+            some = filters[i : i + FILTERS]
+            ctrs, packet = core.subscribe(some)
+            for ctr, (filt, _) in zip(ctrs, some, strict=True):
+                self._asked.add(ctr)
+                self._desk.grants.call(ctr, filt, partial(self._asked_again, core, ctr, filt))
             self.send(packet)
+
+    def _asked_again(self, core: Core, ctr: int, filt: str, error: Exception | None) -> None:
+        """A refusal that passes is no last word; any other one comes as a notice."""
+        self._asked.discard(ctr)
+        if not isinstance(error, Refused) or core is not self.core or filt not in self.filters:
+            return
+        # Without a notice nobody knows why.
+        unsaid = isinstance(error, Denied) and not error.rule
+        if isinstance(error, Unavailable | RateLimited) or unsaid:
+            self._tell(f"{error}; trying again")
+            self._passing.append(filt)
+            if self._retry is None:
+                loop = asyncio.get_running_loop()
+                self._retry = loop.call_later(self._patience.next(), self._ask_passing, core)
+            return
+        self._desk.told(Notice(error.what, ctr, error.code, error.rule, error.reason))
+        if self.on_lost is not None:
+            self.on_lost(error)
+
+    def _ask_passing(self, core: Core) -> None:
+        self._retry = None
+        passing, self._passing = self._passing, []
+        if core is self.core:
+            self._ask(core, passing)
 
     async def _keep_alive(self, opened: Opened) -> None:
         wire, core = opened.wire, opened.core
@@ -301,7 +351,7 @@ class Life:
             await asyncio.sleep(keepalive / 4)
             now = mono_ms()
             silent = now - self._heard
-            if silent > keepalive * 1500 and not self._paused:
+            if silent > keepalive * 1500 and not self.paused:
                 raise ConnectionLost(f"the mediator has been silent for {silent // 1000} s")
             if wire.sent == sent or silent > keepalive * 250:
                 wire.send(build.pingreq())

@@ -325,6 +325,96 @@ def test_one_read_of_many_small_messages_passes_no_bound() -> None:
     played(story)
 
 
+def test_keep_alive_ends_a_client_that_neither_reads_nor_says_anything() -> None:
+    class Deaf(Wire):
+        async def send(self, data: bytes) -> None:
+            if self.came:
+                await asyncio.Event().wait()
+            self.came += data
+
+    async def story() -> None:
+        wire, account = Deaf(), Account()
+        local = Local(wire, lambda *_: account, alone)  # type: ignore[arg-type]
+        task = asyncio.ensure_future(local.run())
+        wire.says.put_nowait(build.connect("id", keepalive=1))
+        await calm()
+        for _ in range(3):
+            local._out.send(bytes(300_000))
+            await calm()
+        # Its last words; nothing is read after them.
+        wire.says.put_nowait(build.pingreq())
+        async with asyncio.timeout(30):
+            await task
+
+    played(story)
+
+
+def test_keep_alive_lets_a_client_be_that_reads_slowly_or_waits_for_the_site() -> None:
+    class Slow(Wire):
+        takes: asyncio.Queue[None]
+
+        async def send(self, data: bytes) -> None:
+            if self.came:
+                await self.takes.get()
+            self.came += data
+
+    async def story() -> None:
+        wire, account = Slow(), Account()
+        wire.takes = asyncio.Queue()
+        local = Local(wire, lambda *_: account, alone)  # type: ignore[arg-type]
+        task = asyncio.ensure_future(local.run())
+        wire.says.put_nowait(build.connect("id", keepalive=60))
+        await calm()
+        for _ in range(3):
+            local._out.send(bytes(300_000))
+            await calm()
+        wire.says.put_nowait(build.pingreq())
+        await calm()
+        wire.says.put_nowait(build.publish("a", b"") * 100)
+        await calm()
+        later = 1e12
+        silent = local._there(later)
+        assert silent < later, "it does not read, and is not listened to"
+        await asyncio.sleep(0.01)
+        wire.takes.put_nowait(None)
+        await calm()
+        assert silent < local._there(later) < later, "it has read something"
+        wire.takes.put_nowait(None)
+        await calm()
+        assert account.published == 32
+        assert local._there(later) == later, "the site is slow"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    played(story)
+
+
+def test_a_client_whose_subscription_the_site_takes_back_is_ended_and_comes_again() -> None:
+    async def story() -> None:
+        wire, account = Wire(), Account()
+        lost: list[Any] = []
+        reader = account.reader
+
+        def watched(client_id: str, kept: bool, expiry: int | None, *more: Any) -> Seat:
+            lost.append(more[-1])
+            return reader(client_id, kept, expiry, *more)
+
+        account.reader = watched  # type: ignore[method-assign]
+        local = Local(wire, lambda *_: account, alone)  # type: ignore[arg-type]
+        task = asyncio.ensure_future(local.run())
+        wire.says.put_nowait(build.connect("id") + build.subscribe(1, [("a", 1)]))
+        await calm()
+        assert not task.done()
+        wire.came = b""
+        [tell] = lost
+        tell(Refused("a", Denied("labels.subscribe.x", "no")))
+        await asyncio.wait_for(task, 30)
+        # Without a DISCONNECT, after which some would not.
+        assert (wire.came, wire.closed) == (b"", True)
+
+    played(story)
+
+
 def test_filters_that_the_site_refuses_leave_nothing() -> None:
     async def story() -> None:
         async with joined(build.connect("id")) as (local, wire, _):

@@ -344,6 +344,35 @@ async def test_a_filter_that_stands_twice_in_one_subscribe_may_be_refused_once()
     assert session.filters["a"].granted == 1
 
 
+@pytest.mark.parametrize("remembered", [None, 0, 1, 2])
+@pytest.mark.parametrize("asked", [(2, 1, 2, 0), (1, 0, 1), (0, 1), (2, 2)])
+@runs
+async def test_a_filter_that_stands_twice_in_one_subscribe_has_the_qos_of_its_last_place(
+    asked: tuple[int, ...], remembered: int | None
+) -> None:
+    held = {}
+
+    async def settled(_s: Any, _a: Any, qos: int, filters: list[str], _said: Any) -> list[int]:
+        held.update(dict.fromkeys(filters, qos))
+        return [qos] * len(filters)
+
+    account: Any = SimpleNamespace(sayable=frozenset(), user=SimpleNamespace(say={}))
+    session, seat = Session("c", {}), SimpleNamespace(client=object())
+    of: Any = Subscriptions(account, never, session, seat, never, never)  # type: ignore[arg-type]
+    of._settled = settled
+    wishes = FilterWishes(retained=1)
+    if remembered is not None:
+        held["a"] = remembered
+        session.put("a", Asked(remembered, wishes, granted=remembered))
+    # Each with another filter before it.
+    filters = [one for n, qos in enumerate(asked) for one in ((f"x{n}", qos), ("a", qos))]
+    said = Sub(True, 1, tuple(filters), wishes=(wishes,) * len(filters))
+    answers = await of._answers(said, never)
+    assert answers == [qos for _, qos in filters]
+    assert held["a"] == asked[-1]
+    assert session.filters["a"].qos == asked[-1]
+
+
 @runs
 async def test_own_messages_take_bounded_memory(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "s.db", ["u"])
@@ -469,7 +498,7 @@ class House:
 
     async def sits(self, client_id: str, delay: int = 0) -> tuple[Delay | None, Refusal | None]:
         one: Any = self
-        seat = Seat(one, client_id, never, never)
+        seat = Seat(one, client_id, never, never, never)
         refusal = await seat.take(delay > 0, 7200, LastWill("t", b"", 0, False) if delay else None)
         return (Delay(one, client_id, seat, delay) if delay else None), refusal
 

@@ -28,7 +28,7 @@ from sealmq.agent.wire import Ack, End, Five, Pub, Refusal, Three
 from sealmq.client import ConnectionLost, How, Message
 from sealmq.client.errors import refusal
 from sealmq.client.values import Came
-from sealmq_spec.errors import Denied, RateLimited, Unavailable, WrongEpoch
+from sealmq_spec.errors import Denied, RateLimited, Stale, Unavailable, WrongEpoch
 
 NOW = 1_800_000_000
 
@@ -512,11 +512,12 @@ async def test_a_refusal_is_told_and_an_old_epoch_is_tried_once_more(tmp_path: P
 
 
 @runs
-@pytest.mark.parametrize("code", [Unavailable.code, RateLimited.code])
+@pytest.mark.parametrize("code", [Unavailable.code, RateLimited.code, Stale.code])
 async def test_what_passes_is_no_last_word_while_the_site_is_there_either(
     tmp_path: Path, code: int
 ) -> None:
-    """A full journal, say. As where the message waited on disk: it is sent once more."""
+    """A full journal, say, or a message that was under way while the site was away for a minute. As
+    where the message waited on disk: it is sent once more."""
     async with world(tmp_path) as w:
         w.site.answers["burst"] = refusal("publish", "burst", code, "r", "no")
         w.site.once = {"burst"}
@@ -692,6 +693,62 @@ async def test_a_client_that_releases_nothing_is_ended_before_it_fills_memory(
         local._publish(Pub("a/b", b"", 2, False, True, 7))
         assert local._out.data
         assert not w.site.sent
+
+
+@runs
+async def test_a_new_message_of_qos_2_under_a_packet_id_that_was_not_released_is_published(
+    tmp_path: Path,
+) -> None:
+    """A client with a kept session was started anew, and counts from 1 again."""
+    async with world(tmp_path) as w:
+        local = local_of(w.account)
+        local._publish(Pub("a/b", b"1", 2, False, False, 1))
+        w.site.open.pop()(None)
+        assert local._out.data[0] >> 4 == 5
+        local._out.data.clear()
+        local._publish(Pub("a/b", b"1", 2, False, True, 1))
+        assert local._out.data[0] >> 4 == 5, "the same message once more"
+        local._out.data.clear()
+        local._publish(Pub("a/b", b"2", 2, False, False, 1))
+        assert [payload for _, payload, _ in w.site.sent] == [b"1", b"2"]
+        # What comes again now is this one, and is not answered before the site has decided.
+        local._publish(Pub("a/b", b"2", 2, False, True, 1))
+        assert not local._out.data
+        w.site.open.pop()(None)
+        assert local._received.accepted == {1}
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("qos", [1, 2])
+@runs
+async def test_who_publishes_anew_with_each_connection_while_the_site_is_away_fills_no_memory(
+    tmp_path: Path, qos: int, kept: bool
+) -> None:
+    async with world(tmp_path) as w:
+        w.away()
+        session = w.account.sessions.enter("c", kept=True)
+        for n in range(50):
+            local = local_of(w.account)
+            local.client_id = "c"
+            if kept:
+                local._session, local._received = session, session.received
+            else:
+                local._session = None
+            local._publish(Pub("a/b", b"1", qos, False, n > 0, 1))
+            # On its way to disk, or there.
+            if n % 5 == 0:
+                await w.kept()
+            if n < 49:
+                local._ended.cancel()
+                local._left.set()
+        await w.kept()
+        assert await w.rows() == [b"1"]
+        [answers] = w.account._backlog._waiting.values()
+        assert len(answers) <= 2
+        w.back()
+        await w.until(lambda: local._out.data)
+        assert not w.account._backlog._waiting
+        assert session.received.accepted == ({1} if kept and qos == 2 else set())
 
 
 @runs

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from client_peer import LABEL, OTHER, QUICK, WRITER, Peer, client_of, now_ms, play, until
+from client_peer import LABEL, OTHER, QUICK, WRITER, Link, Peer, client_of, now_ms, play, until
 from sealmq.aead import make
 from sealmq.client import (
     Client,
@@ -19,10 +19,11 @@ from sealmq.client import (
     PeerFault,
     Refused,
     TimedOut,
+    backoff,
 )
 from sealmq.client.randomness import mono_ms
 from sealmq.mqtt import Subscribe, build
-from sealmq_spec.errors import Denied, Malformed
+from sealmq_spec.errors import Denied, Malformed, RateLimited, Unavailable
 from sealmq_spec.records import make_manifest
 
 
@@ -319,6 +320,58 @@ def test_subscriptions_are_made_again_after_a_loss() -> None:
             await until(lambda: not (len(peer.links) < 3 or peer.link.filters != {"a": 1}))
             peer.link.deliver("a", peer.m3("a", b"again"))
             assert (await next_message(client)).payload == b"again"
+
+    play(story)
+
+
+@pytest.mark.parametrize("code", [Unavailable.code, RateLimited.code, 0])
+def test_a_subscription_that_a_new_connection_refuses_for_the_moment_is_made_later(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """0: SUBACK refuses it without a word."""
+    monkeypatch.setattr(backoff, "draw", lambda: 0.001)
+    if not code:
+        monkeypatch.setattr(Link, "notice", lambda *_: None)
+
+    async def story(peer: Peer) -> None:
+        async with client_of(peer, options=Options(reconnect=True, timeout=5)) as client:
+            await client.subscribe("a", "b", qos=1)
+            peer.knobs.refuse = dict.fromkeys("ab", (code, "mediator.full", "not now"))
+            old = peer.link
+            old.cut()
+            await until(lambda: peer.link is not old and client.connected)
+            refused = peer.link
+
+            def asked() -> list[int]:
+                return [len(p.filters) for p in refused.packets if isinstance(p, Subscribe)]
+
+            await until(lambda: len(asked()) > 1)
+            assert not refused.filters
+            # What the application does not want any more is not asked for again.
+            client._life.filters.pop("b")
+            await until(lambda: asked()[-1] == 1)
+            peer.knobs.refuse.clear()
+            await until(lambda: "a" in refused.filters)
+            refused.deliver("a", peer.m3("a", b"again"))
+            assert (await next_message(client)).payload == b"again"
+            assert list(refused.filters) == ["a"]
+
+    play(story)
+
+
+def test_a_subscription_that_a_new_connection_refuses_for_good_is_told() -> None:
+    async def story(peer: Peer) -> None:
+        lost: list[Refused] = []
+        async with client_of(peer, options=Options(reconnect=True, timeout=5)) as client:
+            client._life.on_lost = lost.append
+            await client.subscribe("a", "b", qos=1)
+            peer.knobs.refuse["a"] = (Denied.code, "labels.subscribe.x", "no")
+            old = peer.link
+            old.cut()
+            await until(lambda: bool(lost))
+            assert [(e.subject, e.rule) for e in lost] == [("a", "labels.subscribe.x")]
+            assert [n.rule for n in client._desk.notices] == ["labels.subscribe.x"]
+            assert list(peer.link.filters) == ["b"]
 
     play(story)
 
