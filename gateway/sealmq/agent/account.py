@@ -401,8 +401,9 @@ def note(topic: str, refusal: Refusal) -> bytes:
 
 
 def _is_sent_again(going: Going, error: SealError) -> bool:
-    """Stale: it was under way as the site went away for long, and is sealed anew. A later message
-    of its topic may have been taken meanwhile: what is retained would be set back by it."""
+    """Whether it is sealed anew and sent, instead of being refused. It is stale when the site was
+    away while it was under way. What is retained is refused: a later message of its topic may have
+    been taken meanwhile, and this one would come back over it."""
     if isinstance(error, WrongEpoch):
         return True
     return isinstance(error, (*_PASSES, Stale)) and not going.pub.retain

@@ -87,7 +87,8 @@ class _Answers:
         self._kept = local.kept
 
     def asker(self, answer: object) -> object | None:
-        """Whoever needs that answer of these still (going.py)."""
+        """Who still needs this answer (going.py): the answer itself stands for a connection, the
+        packet ids for a kept session."""
         local = self._local()
         if local is not None and not local.gone:
             return answer

@@ -238,10 +238,7 @@ class KeptSessions:
             if (young is None or key in young or key in self._bare) and not self._is_over(key, gen)
         ]
         if keys:
-            try:
-                write_atomically(self._reopening, b"", 0o600)
-            except OSError as failed:  # say a full disk: it only helps who comes after a kill
-                log.warning("%s: %s", self._reopening, failed.strerror)
+            self._says_that_it_reopens(True)
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(key: Key) -> tuple[bool, Iterable[str]]:
@@ -265,12 +262,18 @@ class KeptSessions:
                 self._began[key] = _UNSEEN
             self.changed(key, unsaved)
         if keys:
-            try:
-                self._reopening.unlink(missing_ok=True)
-            except OSError as failed:
-                log.warning("%s: %s", self._reopening, failed.strerror)
+            self._says_that_it_reopens(False)
         if losses:
             log.warning("the broker had lost %d kept sessions; it has them again", losses)
+
+    def _says_that_it_reopens(self, on: bool) -> None:
+        try:
+            if on:
+                write_atomically(self._reopening, b"", 0o600)
+            else:
+                self._reopening.unlink(missing_ok=True)
+        except OSError as error:  # say a full disk: it only helps who comes after a kill
+            log.warning("%s: %s", self._reopening, error.strerror)
 
     # Whether the broker had lost it, and what of it the broker has now, perhaps not saved. young:
     # None if nobody knows what was saved before.

@@ -181,7 +181,7 @@ class Known:
 
     @property
     def kept(self) -> dict[str, bytes]:
-        """Signatures that are right or were so, the issuer's first, as many as a record holds."""
+        """Signatures that some key has verified, the issuer's first, as many as a record holds."""
         held = {**self.unverified, **self.signatures}
         first = sorted(
             self.right_by,
@@ -190,7 +190,7 @@ class Known:
         return {who: held[who] for who in first[:MOST_SIGNERS]}
 
     def add(self, signer: str, signature: bytes, key: bytes) -> None:
-        """It is right by this key."""
+        """A signature that was verified with this key."""
         self.signatures[signer] = signature
         self.signers |= {signer}
         self.right_by[signer] = key

@@ -95,6 +95,6 @@ class Room:
         object.__setattr__(self, "little", min(self.loose, self.sure, self.each) // 2)
 
 
-# So long a client waits for room in its part of the journal. Mosquitto's third save, as `--broker
-# mosquitto` sets it, is up to 18 s away; clients are patient for longer.
+# A client waits so long for room in its part of the journal. Room comes with the broker's third
+# save: within 18 s with `--broker mosquitto`. Clients wait longer than that for an answer.
 ROOM_S = 30.0
