@@ -447,6 +447,14 @@ class Owners(Family):
 
         facts = EventFacts(ask, kind, owner, values, client, "", World({}, state.signed))
 
+        def asks_for(when: Condition) -> bool:
+            # What all of it requires is no part of what is judged (expressions.Condition).
+            required = (when.app, when.type, when.owner)
+            found = (kind.app, kind.name, facts.owner)
+            return all(one in ("", other) for one, other in zip(required, found, strict=True)) and (
+                facts.judge(when, RECEIVE)
+            )
+
         def met(sender: str) -> int:
             """The greatest QoS with which it is asked for; -1: it is not."""
             if kind.owner == SENDER:
@@ -454,7 +462,7 @@ class Owners(Family):
             # In what a subscriber asks for, the other side is the publisher.
             facts.sender = facts.signer = sender
             facts.wanted_sender = facts.consents = False
-            best = next((at for at, when in more if facts.judge(when, RECEIVE)), qos)
+            best = next((at for at, when in more if asks_for(when)), qos)
             nonlocal wanted
             wanted |= facts.wanted_sender or facts.consents
             if facts.consents and sender:

@@ -259,6 +259,23 @@ def test_a_subscriber_s_own_condition_chooses_among_what_it_may_have() -> None:
     assert not site.may("cat", "loc/ann/hall", sender="admin")
 
 
+def test_a_subscriber_s_own_condition_may_ask_for_owner_type_and_application() -> None:
+    site = people()
+    for name in ("ann", "cat"):
+        site.lets(name, "bob")
+    site.subscribe("bob", encode("loc/#", 'owner == "ann"'))
+    assert site.may("bob", "loc/ann/hall")
+    assert rule(site.deliver("bob", "loc/cat/hall")) == rules.DELIVER_WHERE
+    site.subscribe("bob", encode("chat/#", 'owner == "ann" && room > 1'))
+    assert site.may("bob", "chat/2", sender="ann"), "of its sender"
+    assert not site.may("bob", "chat/1", sender="ann")
+    assert not site.may("bob", "chat/2", sender="cat")
+    site.subscribe("bob", encode("open/#", 'evtType == "CAR" || evtType == "CAR"'))
+    assert rule(site.deliver("bob", "open/ann")) == rules.DELIVER_WHERE
+    site.subscribe("bob", encode("open/+", 'app_domain == "APP" && evtType == "OPEN"'))
+    assert site.may("bob", "open/ann")
+
+
 def test_an_event_goes_out_with_the_qos_of_the_subscriptions_that_ask_for_it() -> None:
     site = people()
     for reader in ("bob", "cat"):

@@ -13,6 +13,7 @@ from sealmq.families.api import TopicLabel
 from sealmq.families.owners import chains, events, expressions, facts, records, rules, where
 from sealmq.families.owners.events import BadAttributes, EventType
 from sealmq.families.owners.expressions import condition
+from sealmq_spec.errors import Malformed
 
 PLACE = """
 [attributes.room]
@@ -236,3 +237,37 @@ def test_a_condition_is_bounded() -> None:
     for text in (many, deep, wide, "a" * 3000):
         with pytest.raises(expressions.ConditionError):
             condition(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!" * 46 + "place==1",
+        "||".join(["!place==1"] * 47),
+        " || ".join(['place=="%s"' % ("x" * 150)] * 12) + "||place==1" * 8,
+    ],
+    ids=["deep", "many", "long"],
+)
+def test_a_condition_that_is_taken_is_read_at_the_next_start(text: str) -> None:
+    """Kept is its canonical text, which is longer, deeper and of more parts: a row that cannot be
+    read would leave the whole site without a policy.
+    """
+    site = People()
+    site.lets("cat", "dan")
+    assert site.lets("ann", "bob", condition=text) == rules.MALFORMED
+    # What is taken at the bounds.
+    whole = "!" * 40 + 'place == "hall"', " || ".join(["!(place == 1)"] * 25)
+    for one in whole:
+        assert f"a/{site.lets('ann', 'bob', condition=one)}" in site.rows
+    condition.cache_clear()
+    expressions.shared.clear()
+    again = People(records=tuple(site.rows.values()))
+    assert again.faults == []
+    assert again.engine.lost == ""
+    assert again.may("dan", "loc/cat/hall")
+
+
+@pytest.mark.parametrize("text", ["||".join(["place==1"] * 51), 'place == "\udcff"', " "])
+def test_what_no_mediator_takes_with_a_subscription_is_refused_before_it_is_sent(text: str) -> None:
+    with pytest.raises(Malformed):
+        where.encode("loc/#", text)
