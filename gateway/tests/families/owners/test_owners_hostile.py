@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,6 +73,33 @@ def test_an_advertised_type_opens_nothing_that_was_there_before_it() -> None:
     moved = {**taken, "topic": "log/{u}", "owner": "u"}
     site.command("eve", "advertise", type="X", **moved)
     assert not kept(site, "eve", "log/ann", 1, 30).allow, "other topics, another beginning"
+
+
+def test_a_type_whose_advertiser_is_gone_opens_nothing_that_was_there_before_it_either() -> None:
+    """And another client has the advertiser's name."""
+    site = People(SITE + PLACE + LOC + ROOT + EVE)
+    site.now += 60_000
+    taken = {"app": "EVE", "topic": "log/{user}", "owner": "user", "control": "none"}
+    site.command("eve", "advertise", type="X", **taken)
+    liar = EventType("EVE", "Y", MINE["topic"], "user", derives={"room": "place"}, by="eve",
+                     at_ms=site.now)  # fmt: skip
+    site.commit([records.event_type(liar)])
+    site.now += 10_000
+    since = {"eve": site.now}
+    assert site.engine.noted(since)
+    site.commit(site.engine.bearers(since, lambda: list(site.rows.values())))
+    assert kept(site, "bob", "log/ann", 1, 5).allow
+    [kind] = [one for one in site.command("hr", "types")["types"] if one["type"] == "X"]
+    assert kind["by"] == "eve (removed)", "and not the operator"
+    got = kept(site, "bob", "log/ann", 1, 15)
+    assert (got.allow, got.rule) == (False, rules.DELIVER_NO_TYPE)
+    site.accepted("eve/bob/1005", "hr")
+    assert site.engine.attributes.held("room", "bob") is None
+    row = site.rows["t/EVE/X"]
+    older = (row.value or b"").replace(b"eve (removed)", b"")
+    site.commit([replace(row, value=older)])
+    assert b'"by":""' in older
+    assert not kept(site, "bob", "log/ann", 1, 15).allow
 
 
 BOMB = " || ".join(f'sender == "x{i}"' for i in range(60))
