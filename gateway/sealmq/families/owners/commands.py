@@ -505,5 +505,5 @@ COMMANDS: Mapping[str, tuple[Callable[[Turn, Body], Answer | Later], tuple[str, 
     "break-glass": (emergencies.break_glass, ("owner", "reason", "minutes")),
     "close-glass": (emergencies.close_glass, ("owner", "client")),
     "openings": (emergencies.openings, ()),
-    "seen": (emergencies.seen, ()),
+    "seen": (emergencies.seen, ("to",)),
 }

@@ -151,6 +151,7 @@ _COMMANDS = (
     b'{"do":"close-glass","owner":"Alice","client":"Bob"}',
     b'{"do":"openings"}',
     b'{"do":"seen"}',
+    b'{"do":"seen","to":5}',
 )
 _SAID = b" by=a owner=a licensees=b app= type= actions=RECEIVE condition=lit"
 _RECORDS = (

@@ -9,7 +9,7 @@ from sealmq.families.api import OnlyFrom, PutTlv, SealToGrant, SealToLink
 from sealmq.families.attributes import Attribute
 from sealmq.families.duties import at_most
 from sealmq.families.engine import Decision
-from sealmq.families.owners import rules
+from sealmq.families.owners import emergencies, rules
 from sealmq.families.owners.events import TLV, write_attributes
 from sealmq.families.owners.where import encode
 
@@ -402,6 +402,40 @@ def test_an_emergency_ends_with_its_grant_or_at_the_owner_s_word() -> None:
     site.command("ann", "close-glass", client="bob")
     assert not site.may("bob", "loc/ann/hall")
     assert len(site.command("ann", "openings")["openings"]) == 1
+
+
+def test_no_emergency_is_seen_that_was_not_shown() -> None:
+    """Neither one for which an answer has no room, nor one that came meanwhile."""
+    site = people()
+    site.lets("ann", "bob", "cat", actions="EMERGENCY")
+    for n in range(40):
+        site.now += 61_000
+        site.command("bob", "break-glass", owner="ann", reason=f"{n}{'x' * 190}", minutes=1)
+    site.now += 61_000
+    told: list[str] = []
+    for page in range(3):
+        shown = site.command("ann", "openings")["openings"]
+        told += [one["reason"].rstrip("x") for one in shown]
+        if page == 0:
+            site.command("cat", "break-glass", owner="ann", reason="fire", minutes=1)
+            site.now += 61_000
+        site.command("ann", "seen", to=max(one["at_ms"] for one in shown) if shown else site.now)
+    assert told == [*map(str, range(40)), "fire"]
+    assert site.owners.greet(site.conn("ann").who) == b""
+    assert site.command("ann", "seen", to="now") == rules.MALFORMED
+
+
+def test_one_client_has_few_emergencies_open_with_one_owner() -> None:
+    site = people()
+    site.lets("ann", "bob", actions="EMERGENCY")
+    said = {"owner": "ann", "reason": "fire", "minutes": 5}
+    for _ in range(emergencies.MOST_OPEN):
+        site.now += 1
+        assert site.command("bob", "break-glass", **said)["owner"] == "ann"
+    assert site.command("bob", "break-glass", **said) == rules.FULL
+    assert site.may("bob", "loc/ann/hall"), "it is open"
+    site.command("bob", "close-glass", owner="ann")
+    assert site.command("bob", "break-glass", **said)["owner"] == "ann"
 
 
 def test_an_owner_s_events_go_through_the_mediator_that_it_has_appointed() -> None:

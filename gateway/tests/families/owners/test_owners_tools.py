@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -13,6 +14,7 @@ import pytest
 from sealmq.cli.main import main
 from sealmq.doctor.policy import in_policy
 from sealmq.families.owners import client, events, signing
+from sealmq.families.owners.cli import saying
 from sealmq.families.owners.doctor import APP
 from sealmq.families.owners.settings import read
 from sealmq.site.config import load
@@ -101,6 +103,16 @@ def test_the_helper_signs_what_it_asserts_and_asks_until_it_has_all() -> None:
     assert at.said[-1]["after"] == "2"
     with pytest.raises(Malformed, match="licensed"):
         asyncio.run(owners.say("assert", actions=["RECEIVE"]))
+
+
+@pytest.mark.parametrize(("left_out", "to"), [(0, 7), (3, 6)])
+def test_openings_that_were_not_shown_are_not_seen(left_out: int, to: int) -> None:
+    glass = {"owner": "Alice", "client": "Bob", "until_ms": 9, "reason": "fire", "seen": False}
+    shown = [{**glass, "at_ms": at} for at in (5, 7)]
+    at: Any = _Said({"openings": shown, "left_out": left_out}, {"seen": 2})
+    args = argparse.Namespace(verb="openings", seen=True, json=False)
+    assert asyncio.run(saying.openings(client.Owners(at), args)) == 0
+    assert at.said == [{"do": "openings"}, {"do": "seen", "to": to}]
 
 
 @pytest.mark.parametrize("site", [("--example", "campus"), ("--policy", "owners")])
