@@ -404,6 +404,32 @@ def test_an_emergency_ends_with_its_grant_or_at_the_owner_s_word() -> None:
     assert len(site.command("ann", "openings")["openings"]) == 1
 
 
+@pytest.mark.parametrize("topic", ["sub/ann", "both/ann", "loc/ann/hall"])
+def test_in_an_emergency_who_might_not_subscribe_may(topic: str) -> None:
+    """To that owner's events alone, and as long as it is open: then the subscription pauses."""
+    everybody = 'licensees = ["*"]\nactions = ["SUBSCRIBE"]'
+    text = ALL.replace(everybody, everybody.replace("*", "hr"))
+    site = People(text.replace('"EMERGENCY"', '"EMERGENCY", "SUBSCRIBE"'))
+    signed = {"actions": ["RECEIVE", "SUBSCRIBE"], "condition": 'contract("urn:terms")'}
+    for id in (site.lets("ann", "bob", **signed), site.lets("ann", "bob", actions="EMERGENCY")):
+        assert f"a/{id}" in site.rows
+    assert not site.subscribe("bob", topic).allow
+    site.command("bob", "break-glass", owner="ann", reason="fire", minutes=5)
+    assert site.subscribe("bob", topic).allow
+    assert rule(site.deliver("bob", topic)) == rules.DELIVER_BREAK_GLASS
+    assert site.subscribe("bob", f"$share/g/{topic}").allow
+    for who, other in (("bob", "cat"), ("bob", "+"), ("dan", "ann")):
+        if topic[:3] != "loc":  # to which anybody may subscribe
+            assert not site.subscribe(who, topic.replace("ann", other)).allow
+    site.engine.due()
+    site.now += 5 * 60_000
+    site.engine.tick(site.now)
+    assert (site.conn("bob"), topic) in site.engine.due()
+    again = site.conn("bob").again(topic, site.now)
+    assert again is not None
+    assert not again.allow
+
+
 def test_no_emergency_is_seen_that_was_not_shown() -> None:
     """Neither one for which an answer has no room, nor one that came meanwhile."""
     site = people()
