@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from ..api import FamilyRecord, Policy, Record, UnknownAttribute
 from ..attributes import Attribute, Attributes, Declared, pair
 from . import records as rows
-from .actions import EMERGENCY, MASKS
+from .actions import MASKS
 from .assertions import Assertion, BadAssertion, from_fields
 from .chains import TooMuch
 from .events import EventType
@@ -315,9 +315,7 @@ def could(
         values["sender"] = sender
     facts = _Facts(archive, state, values, client, config.attributes)
     plan = state.plans.of(kind, owner)
-    ways: list[tuple[int, ...]] = [kind.asked]
-    if state.broken_until(owner, client, archive.at_ms):
-        ways.append((EMERGENCY,))
+    ways = state.ways(kind, owner, client, archive.at_ms)
     try:
         for way in ways:
             facts.must = True

@@ -23,6 +23,7 @@ from ..bearers import BEARER, Bearers
 from ..filters import crosses
 from ..pace import Pace
 from . import records as rows
+from .actions import EMERGENCY
 from .assertions import Assertion
 from .chains import Index, Plans, about
 from .events import EventType
@@ -155,6 +156,13 @@ class State:
             if self.bearers.bears(owner, one.at_ms) and self.bearers.bears(client, one.at_ms):
                 until = max(until, one.until_ms)
         return until if now_ms < until else 0
+
+    def ways(self, kind: EventType, owner: str, client: str, now_ms: int) -> list[tuple[int, ...]]:
+        """To receive an event of the owner's it has to hold all the actions of one of these."""
+        if kind.control == "none":
+            return [()]
+        is_open = self.broken_until(owner, client, now_ms)
+        return [kind.asked, (EMERGENCY,)] if is_open else [kind.asked]
 
     def suspension(self, client: str, key: str) -> rows.Spans:
         """When the client's row was suspended, if it is now; else ()."""

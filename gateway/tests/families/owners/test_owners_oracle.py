@@ -122,6 +122,8 @@ class Both:
             return self.publishes(event)
         if what < 0.4:
             return self.subscribes(who)
+        if what < 0.5:
+            return self.explains(event, who)
         how = draw.choice((0, 0, 1, 3))
         event.retained = how == 1
         wanted = world.receives(who, event)
@@ -129,6 +131,27 @@ class Both:
         assert got.allow is wanted, (who, event, got, world)
         assert people.faults == [], people.faults
         return f"deliver {wanted}"
+
+    def explains(self, event: Event, who: str) -> str:
+        """Whoever asks who receives it is told what would come of it, and by what."""
+        draw, people = self.draw, self.people
+        event.retained = False
+        wanted = self.world.receives(who, event)
+        people.owners.state.tells_all = True
+        asked = {"topic": self.topic(event), "sender": event.sender, "attributes": event.sealed}
+        by = event.owner if event.owner in CLIENTS else who
+        people.now += 1000
+        if by == who != event.owner or draw.random() < 0.5:
+            got = people.command(by, "explain", client=who, **asked)
+            allow = not isinstance(got, str) and got["allow"]
+            if allow and event.owner == by and event.kind.control != "none":
+                assert got["chain"], (got, event)
+        else:
+            got = people.command(by, "who-can", **asked)
+            allow = not isinstance(got, str) and who in got["who"]
+        assert allow is wanted, (who, event, got, self.world)
+        assert people.faults == [], people.faults
+        return f"explain {wanted}"
 
     def publishes(self, event: Event) -> str:
         people, kind = self.people, event.kind
@@ -195,7 +218,7 @@ def run(seed: int, questions: int) -> dict[str, int]:
 def test_the_family_answers_as_the_definition_does(seed: int) -> None:
     found = run(seed, 1000)
     for said in ("deliver True", "deliver False", "publish True", "publish False",
-                 "subscribe True", "subscribe False"):  # fmt: skip
+                 "subscribe True", "subscribe False", "explain True", "explain False"):  # fmt: skip
         assert found.get(said, 0) > 2, found
 
 
