@@ -26,7 +26,7 @@ from .chains import TooMuch, about
 from .events import BadType, EventType
 from .names import EVERYBODY, is_principal
 from .state import State
-from .turn import Answer, Body, Refused, Turn, dump, listed, proposal, read_text
+from .turn import MAX_ANSWER, Answer, Body, Refused, Turn, dump, listed, proposal, read_text
 
 MOST_ALIKE = 32
 """Assertions of one author about one owner and one licensee: each may cost each question a look."""
@@ -34,6 +34,10 @@ MOST_ADVERTISED = 512
 MOST_ADDRESS = 160
 SLICE = 2000
 """Assertions that are looked at in one go."""
+CUT = 1000
+"""Characters of the condition of an assertion that is longer than an answer."""
+# Bytes of an answer around one assertion.
+_AROUND = 128
 
 
 def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer | Later:
@@ -301,10 +305,14 @@ def _about(what: str, made: Assertion, suspended: records.Spans = ()) -> str:
 
 
 def _shown(turn: Turn, made: Assertion) -> dict[str, Any]:
+    """As answers have it. What is longer than one is cut: else it would hide itself, and others."""
     shown = {"id": made.id, "at_ms": made.at_ms, **made.fields}
     if made.signature:
         key = turn.state.key_of(made.authorizer)
         shown |= {"site": turn.who.site, "public": key.hex(), "signature": made.signature.hex()}
+    text = made.condition.text
+    if len(text) > CUT and len(dump(shown).encode()) > MAX_ANSWER - _AROUND:
+        shown |= {"condition": f"{text[:CUT]}…", "cut": True}
     return shown
 
 

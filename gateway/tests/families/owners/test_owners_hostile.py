@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 
 from families.owners.owners_site import LOC, ROOT, SITE, People
 from families.owners.test_owners_family import policy
-from sealmq.families.api import TopicLabel
+from sealmq.families.api import Proposal, TopicLabel
 from sealmq.families.owners import chains, events, expressions, facts, records, rules, where
 from sealmq.families.owners.events import BadAttributes, EventType
 from sealmq.families.owners.expressions import condition
+from sealmq.families.owners.turn import MAX_ANSWER
+from sealmq_spec.const import MAX_COMMAND
 from sealmq_spec.errors import Malformed
 
 PLACE = """
@@ -299,3 +302,31 @@ def test_a_condition_that_is_taken_is_read_at_the_next_start(text: str) -> None:
 def test_what_no_mediator_takes_with_a_subscription_is_refused_before_it_is_sent(text: str) -> None:
     with pytest.raises(Malformed):
         where.encode("loc/#", text)
+
+
+def test_no_assertion_is_so_long_that_it_hides_others_from_the_owner() -> None:
+    """A delegate's, of which an answer has no room for one."""
+    site = People()
+    site.lets("ann", "bob", actions=["CHANGE_POLICY", "RECEIVE"])
+    names = [f"{n:02}{'x' * 62}" for n in range(64)]
+    parts = [f'place=="{chr(92) * n}"' for n in (800, 800, 200)] + ["place==1"] * 14
+    said = {"licensees": names, "owner": "ann", "actions": "RECEIVE", "condition": "||".join(parts)}
+    body = json.dumps({"do": "assert", **said}, separators=(",", ":")).encode()
+    assert len(body) <= MAX_COMMAND
+    made = site.conn("bob").command("owners", body, site.now)
+    assert isinstance(made, Proposal)
+    assert len(made.reply) <= MAX_ANSWER
+    site.commit(made.records)
+    for _ in range(9):
+        site.now += 1
+        site.lets("ann", "cat")
+    listed: list[str] = []
+    while True:
+        answer = site.command("ann", "list", after=listed[-1] if listed else "")
+        listed += [one["id"] for one in answer["assertions"]]
+        if not answer["assertions"] or not answer["left_out"]:
+            break
+    assert {f"a/{id}" for id in listed} == set(site.rows)
+    long = next(one for one in site.command("bob", "list")["assertions"] if one["owner"] == "ann")
+    assert long["licensees"] == names
+    assert (long["condition"][-1], long["cut"]) == ("…", True)
