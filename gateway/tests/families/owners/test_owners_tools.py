@@ -40,7 +40,11 @@ def test_attributes_as_people_type_them(typed: list[str], said: dict[str, Any]) 
     assert client.items([]) == {}
 
 
-@pytest.mark.parametrize("typed", [["speed"], ["=5"], ["a=1", "a=2"], ["a=" + "x" * 256]])
+@pytest.mark.parametrize(
+    "typed",
+    [["speed"], ["=5"], ["a=1", "a=2"], ["a=" + "x" * 256], ["a=" + "[" * 60_000], ["a=\udcff"]],
+    ids=range(6),
+)
 def test_what_is_no_attribute_is_refused_before_it_is_sent(typed: list[str]) -> None:
     with pytest.raises(Malformed):
         client.items(typed)
@@ -103,6 +107,18 @@ def test_the_helper_signs_what_it_asserts_and_asks_until_it_has_all() -> None:
     assert at.said[-1]["after"] == "2"
     with pytest.raises(Malformed, match="licensed"):
         asyncio.run(owners.say("assert", actions=["RECEIVE"]))
+    for said in ({"licensees": ["\udcff"]}, {"condition": 'a == "\udcff"', "licensees": ["Bob"]}):
+        with pytest.raises(Malformed, match="Unicode"):
+            asyncio.run(owners.say("assert", actions=["RECEIVE"], **said))
+
+
+def test_a_document_that_is_nested_too_deeply_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "grant.json"
+    file.write_text("[" * 100_000)
+    assert main(["owners", "verify", str(file)]) == 1
+    assert "holds no JSON" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("left_out", "to"), [(0, 7), (3, 6)])
