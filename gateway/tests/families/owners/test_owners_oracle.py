@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from families.owners import naive_owners as naive
-from families.owners.naive_owners import CLIENTS, EXTERNALS, KINDS, Event, World
+from families.owners.naive_owners import CLIENTS, EXTERNALS, KINDS, Event, Kind, Tree, World
 from families.owners.owners_site import FOREVER, HEAD, People
 from sealmq.families.api import FamilyRecord
 from sealmq.families.attributes import Attribute
 from sealmq.families.owners.facts import subject
+from sealmq.families.owners.where import encode
 
 ATTRIBUTES = '{ speed = "int", flag = "bool", whose = "text" }'
 TYPES = "".join(
@@ -46,6 +47,8 @@ class Both:
         self.draw = draw
         self.world = World(dynamic=draw.random() < 0.7)
         self.people = People(site(self.world.dynamic))
+        # By client: filters as they are sent, the kind that they reach, and what they ask for.
+        self.subs: dict[str, dict[str, tuple[Kind, Tree | None]]] = {}
         for _ in range(draw.randint(3, 14)):
             self.put()
         if draw.random() < 0.4:
@@ -75,6 +78,9 @@ class Both:
 
     def change(self) -> None:
         draw, world = self.draw, self.world
+        if draw.random() < 0.25:
+            self.asks_for()
+            return
         what = draw.random()
         if what < 0.3:
             self.put()
@@ -110,6 +116,34 @@ class Both:
             world.dynamic = not world.dynamic
             self.people.reload(site(world.dynamic))
 
+    def asks_for(self) -> None:
+        """A reader subscribes, with a condition of its own most often; or leaves one."""
+        draw = self.draw
+        who, kind = draw.choice(CLIENTS), draw.choice(KINDS)
+        mine, conn = self.subs.setdefault(who, {}), self.people.conn(who)
+        if mine and draw.random() < 0.4:
+            raw = draw.choice(sorted(mine))
+            conn.unsubscribed(raw)
+            del mine[raw]
+            return
+        when = naive.tree(draw, 1) if draw.random() < 0.8 else None
+        raw = f"{kind.first}/#"
+        if when is not None:
+            if not naive.names(when).isdisjoint(("subscriber", "action", "qos", *EXTERNALS)):
+                return  # it asks for what is not the event's
+            raw = encode(raw, naive.text(when))
+        if self.people.subscribe(who, raw).allow:
+            mine[raw] = kind, when
+
+    def wants(self, who: str, event: Event) -> bool:
+        """Whether one of the reader's own subscriptions asks for it; without any it is judged as
+        what the broker sends all the same. In these contracts are the publisher's.
+        """
+        whens = [when for kind, when in self.subs.get(who, {}).values() if kind == event.kind]
+        return not whens or any(
+            when is None or self.world.true(when, event, "RECEIVE", event.sender) for when in whens
+        )
+
     def topic(self, event: Event) -> str:
         return event.kind.topic(event.user, event.place, event.number)
 
@@ -126,7 +160,7 @@ class Both:
             return self.explains(event, who)
         how = draw.choice((0, 0, 1, 3))
         event.retained = how == 1
-        wanted = world.receives(who, event)
+        wanted = world.receives(who, event) and self.wants(who, event)
         got = people.deliver(who, self.topic(event), event.sender, how, **event.sealed)
         assert got.allow is wanted, (who, event, got, world)
         assert people.faults == [], people.faults
