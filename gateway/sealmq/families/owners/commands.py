@@ -412,8 +412,9 @@ def _types(turn: Turn, body: Body) -> Answer:
         for key, kind in state.advertised.items()
         if kind.by == turn.client and state.suspension(kind.by, records.TYPE + "/".join(key))
     }
-    found = mine | {key: _type(kind) for key, kind in state.types.by_key.items()}
-    return listed("types", [found[key] for key in sorted(found)])
+    found = {key: _type(kind) for key, kind in state.types.by_key.items()} | mine
+    # What waits for this client first: there may be more types than an answer holds.
+    return listed("types", [found[key] for key in sorted(found, key=lambda k: (k not in mine, k))])
 
 
 def _type(kind: EventType) -> dict[str, Any]:
