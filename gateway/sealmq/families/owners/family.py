@@ -542,7 +542,7 @@ class Owners(Family):
     # Commands and words
 
     def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
-        self.state.outside = self.outside
+        self.state.outside, self.state.counts = self.outside, self.counts
         return commands.command(self.state, who, body, now_ms)
 
     def greet(self, who: Who) -> bytes:

@@ -20,6 +20,7 @@ from operator import itemgetter
 from ..api import Dep, FamilyRecord, Policy, Record
 from ..attributes import Attributes
 from ..bearers import BEARER, Bearers
+from ..counts import Counts
 from ..filters import crosses
 from ..pace import Pace
 from . import records as rows
@@ -112,6 +113,7 @@ class State:
         self.tells_all = False
         """Whether answers are the operator's."""
         self.outside = Attributes()
+        self.counts = Counts()
         self.types = Types()
         self.index = Index()
         self.plans = Plans(self.index)
@@ -130,7 +132,7 @@ class State:
         self.mediators: dict[str, tuple[int, int]] = {}
         self.bearers = Bearers(rows.NAME, rows.orphaned)
         # What conditions may ask of the site.
-        self.world = World(self.settings.externals, self.signed)
+        self.world = World(self.settings.externals, self.signed, self.settings.counts)
 
     # What holds now
 
@@ -197,7 +199,7 @@ class State:
         """Take a checked file in. FamilyConfigError: nothing changed."""
         new = read(config)
         before, self.settings = self.settings, new
-        self.world = World(new.externals, self.signed)
+        self.world = World(new.externals, self.signed, new.counts)
         deps: list[Dep] = []
         if new.clients != before.clients:
             deps.append(CLIENTS)

@@ -321,6 +321,25 @@ def test_how_often_one_owner_s_events_came_says_nothing_of_another_s() -> None:
     assert [goes_out(name) for name in ("ann", "cat", "cat", "ann")] == [True, True, False, False]
 
 
+def test_who_asks_what_it_may_have_is_told_what_it_got_already() -> None:
+    """By its own count; of others' the answer says that it may rest on one."""
+    count = '[attributes.got]\nsource = "count"\nof = "pair"\n'
+    site = People(SITE + count + LOC + ROOT)
+    site.lets("ann", "bob", condition="got < 2")
+
+    def told(by: str) -> tuple[bool, bool]:
+        got = site.command(by, "explain", topic="loc/ann/hall", client="bob")
+        return got["allow"], got.get("veiled", False)
+
+    for n in range(3):
+        decision = site.deliver("bob", "loc/ann/hall")
+        assert told("bob") == (decision.allow, False) == (n < 2, False)
+        assert told("ann") == (False, True)
+        assert site.command("ann", "who-can", topic="loc/ann/hall")["veiled"]
+        if decision.allow:
+            site.conn("bob").delivered(decision, site.now)
+
+
 def test_sealed_attributes_are_judged_message_by_message() -> None:
     site = people()
     site.lets("ann", "bob", type="CAR", app="APP", condition="speed < 50")
