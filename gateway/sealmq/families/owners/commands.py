@@ -447,7 +447,7 @@ def _contracts(turn: Turn, body: Body) -> Answer:
         for made in state.index.licensing(name, client) if is_principal(name) else ():
             found |= dict.fromkeys(made.condition.contracts)
     if not owner:
-        found |= dict.fromkeys(address for address, _ in state.consents.get(client, {}).values())
+        found |= dict.fromkeys(state.consents.get(client, ()))
     rows = [{"address": text, "signed": state.signed(client, text)} for text in sorted(found)]
     return listed("contracts", rows)
 

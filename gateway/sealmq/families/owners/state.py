@@ -127,7 +127,10 @@ class State:
         # Types that were advertised; one that the settings are in the way of counts not.
         self.advertised: dict[tuple[str, str], EventType] = {}
         self.keys: dict[str, tuple[bytes, int]] = {}
-        self.consents: dict[str, dict[str, tuple[str, int]]] = {}
+        # When each client has signed which contract; and which one is meant by a row's key. One
+        # answer may ask for thousands.
+        self.consents: dict[str, dict[str, int]] = {}
+        self._contracts: dict[str, str] = {}
         self.glass: dict[tuple[str, str], dict[int, Glass]] = {}
         self.mediators: dict[str, tuple[int, int]] = {}
         self.bearers = Bearers(rows.NAME, rows.orphaned)
@@ -138,10 +141,8 @@ class State:
 
     def signed(self, client: str, address: str) -> bool:
         """Whether the client has signed the contract at this address."""
-        for said, at in self.consents.get(client, {}).values():
-            if said == address:
-                return self.bearers.bears(client, at)
-        return False
+        at = self.consents.get(client, {}).get(address)
+        return at is not None and self.bearers.bears(client, at)
 
     def key_of(self, owner: str) -> bytes:
         """The owner's public key, or b""."""
@@ -290,9 +291,10 @@ class State:
             return []
         if kind == rows.CONSENT:
             mine = self.consents.setdefault(first, {})
-            mine.pop(rest, None)
+            mine.pop(self._contracts.pop(key, ""), None)
             if not self._suspend(first, kind + key, value) and row is not None:
-                mine[rest] = row["address"], row["at"]
+                address = self._contracts[key] = row["address"]
+                mine[address] = row["at"]
             elif not mine:
                 del self.consents[first]
             return [consents_of(first)]

@@ -330,3 +330,28 @@ def test_no_assertion_is_so_long_that_it_hides_others_from_the_owner() -> None:
     long = next(one for one in site.command("bob", "list")["assertions"] if one["owner"] == "ann")
     assert long["licensees"] == names
     assert (long["condition"][-1], long["cut"]) == ("…", True)
+
+
+class _Signed(dict[str, Any]):
+    """That nobody goes through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("each contract that it has signed is looked at")
+
+    values = items = keys = __iter__
+
+
+def test_a_reader_with_many_contracts_holds_up_nobody() -> None:
+    """One answer may ask for as many contracts as it may take tests."""
+    site = People()
+    for n in range(50):
+        site.now += 1000
+        site.command("bob", "sign", address=f"urn:{n}")
+    site.lets("ann", "bob", condition=" || ".join(f'contract("urn:{n}")' for n in range(49, 80)))
+    consents = site.owners.state.consents
+    consents["bob"] = _Signed(consents["bob"])
+    assert site.may("bob", "loc/ann/hall")
+    consents["bob"] = dict(dict.items(consents["bob"]))
+    site.now += 1000
+    site.command("bob", "sign", address="urn:49", withdraw=True)
+    assert not site.may("bob", "loc/ann/hall")
