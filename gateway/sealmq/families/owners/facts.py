@@ -159,6 +159,12 @@ class EventFacts:
             raise TooMuch
         return met(self) is True
 
+    def spend(self, tests: int) -> None:
+        """What takes as long as so many. TooMuch."""
+        self.left -= tests
+        if self.left < 0:
+            raise TooMuch
+
 
 class OpenFacts:
     """Of all events that a filter reaches, or that an assertion is about: what is not the same for

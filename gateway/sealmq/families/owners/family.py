@@ -348,7 +348,9 @@ class Owners(Family):
             # Only some senders' events; who they are, is found once.
             deps.append(CLIENTS)
             found = []
+            weight = sum(map(plan.weight, asked or ()))
             for facts.sender in sorted(state.settings.clients):
+                facts.spend(weight)
                 if _held(plan, asked, facts):
                     found.append(facts.sender)
             senders = frozenset(found)

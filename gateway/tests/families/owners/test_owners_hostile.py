@@ -127,6 +127,22 @@ def test_an_owner_s_conditions_hold_nobody_up() -> None:
     assert site.deliver("eve", "loc/dan/hall").rule == rules.TOO_MUCH
 
 
+def test_a_long_chain_is_not_followed_for_each_sender() -> None:
+    """One condition at its root asks who has sent it; the rest of the chain asks for nothing."""
+    many = "".join(f'n{i} = {{ label = "all" }}\n' for i in range(600))
+    site = People(SITE.replace("[clients]\n", "[clients]\n" + many) + LOC + ROOT)
+    both = ["RECEIVE", "CHANGE_POLICY"]
+    site.lets("ann", "cat", actions=both, condition='sender == "meter"')
+    for name in ("dan", "eve", "hr"):
+        for _ in range(20):
+            site.now += 1000
+            site.lets("cat", name, owner="ann", actions=both)
+            site.lets(name, "bob", owner="ann")
+    assert site.deliver("bob", "loc/ann/hall").rule == rules.TOO_MUCH
+    assert site.may("cat", "loc/ann/hall", sender="meter"), "whoever is let in few words has it"
+    assert not site.may("cat", "loc/ann/hall", sender="n1")
+
+
 def test_one_owner_s_maze_is_that_owner_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of events that are their sender's."""
     own = LOC.replace("LOC", "NOTE").replace("loc/{user}", "note/{user}").replace(
