@@ -339,6 +339,23 @@ def test_what_a_family_derives_is_in_force_before_anything_else_is_judged() -> N
     assert site.faults == []
 
 
+def test_what_events_told_of_an_earlier_bearer_of_a_name_is_void() -> None:
+    site = Scene(Probe("room"))
+    accepted(site, room("1005"))
+    assert site.publish(BOB, TOPIC).allow
+    row = site.engine.attributes.held("room", BOB)
+    assert row is not None
+    site.engine.noted({BOB: site.now, EVE: site.now + 1})
+    assert site.publish(BOB, TOPIC).allow, "of another client, and of this one since then"
+    site.now += 1000
+    site.engine.noted({BOB: site.now})
+    assert site.publish(BOB, TOPIC).rule == "engine.unknown-attribute"
+    site.engine.take_attributes([row])
+    assert site.publish(BOB, TOPIC).rule == "engine.unknown-attribute", "another worker's word"
+    accepted(site, room("1005"))
+    assert site.publish(BOB, TOPIC).allow, "the next one is there, too"
+
+
 def test_what_is_not_the_familys_is_a_fault_and_its_deps_go_all_the_same() -> None:
     site = Scene(Probe("room"))
     bad = [
