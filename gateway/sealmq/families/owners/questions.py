@@ -4,8 +4,6 @@ cannot.
 
 from __future__ import annotations
 
-from itertools import islice
-
 from sealmq.near import near
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_topic
@@ -16,12 +14,14 @@ from .actions import CHANGE_POLICY, MASKS, NAMES, RECEIVE, action_named
 from .assertions import Assertion
 from .chains import Key, Plan
 from .events import BadAttributes
-from .facts import EventFacts
+from .facts import MOST_TESTS, EventFacts
 from .names import EVERYBODY, is_principal
 from .turn import Answer, Body, Refused, Turn, dump, listed, read_text
 
 ASKED = 50
-"""Clients about whom a question is answered in one go."""
+"""Clients about whom a question is answered in one go,"""
+TESTED = 2000
+"""and tests in conditions after which it rests."""
 KEYS = ("action", "topic", "attributes", "sender")
 """Of a question about an event."""
 
@@ -112,15 +112,16 @@ def who_can(turn: Turn, body: Body) -> Later:
 
     def go_on() -> Answer | None:
         nonlocal veiled
-        some = list(islice(left, ASKED))
-        for name in some:
+        spent = 0
+        for count, name in enumerate(left, 1):
             facts = event.told(turn, name)
             if event.way(turn, name, facts) is None:
                 veiled |= facts.veiled
             else:
                 found.append(name)
-        if len(some) == ASKED:
-            return None
+            spent += MOST_TESTS - facts.left
+            if count == ASKED or spent >= TESTED:
+                return None
         more = {"action": NAMES[event.action], "owner": event.owner}
         return listed("who", found, more | ({"veiled": True} if veiled else {}))
 

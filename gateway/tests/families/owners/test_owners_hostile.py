@@ -11,7 +11,7 @@ import pytest
 
 from families.owners.owners_site import LOC, ROOT, SITE, People
 from families.owners.test_owners_family import policy
-from sealmq.families.api import Proposal, TopicLabel
+from sealmq.families.api import Later, Proposal, TopicLabel
 from sealmq.families.owners import chains, events, expressions, facts, records, rules, where
 from sealmq.families.owners.events import BadAttributes, EventType
 from sealmq.families.owners.expressions import condition
@@ -141,6 +141,24 @@ def test_a_long_chain_is_not_followed_for_each_sender() -> None:
     assert site.deliver("bob", "loc/ann/hall").rule == rules.TOO_MUCH
     assert site.may("cat", "loc/ann/hall", sender="meter"), "whoever is let in few words has it"
     assert not site.may("cat", "loc/ann/hall", sender="n1")
+
+
+def test_who_can_takes_few_tests_between_two_turns_for_others() -> None:
+    many = "".join(f'n{i} = {{ label = "all" }}\n' for i in range(60))
+    site = People(SITE.replace("[clients]\n", "[clients]\n" + many) + LOC + ROOT)
+    values = ", ".join(f'"x{i}"' for i in range(150))
+    for n in range(10):
+        site.now += 1000
+        site.lets("ann", "*", condition=f'subscriber in [{values}, "y{n}", "n7"]')
+    body = json.dumps({"do": "who-can", "topic": "loc/ann/hall"}).encode()
+    later = site.conn("ann").command("owners", body, site.now)
+    assert isinstance(later, Later)
+    turns = 1
+    while (answer := later.go_on()) is None:
+        turns += 1
+    assert isinstance(answer, Proposal)
+    assert json.loads(answer.reply)["who"] == ["admin", "ann", "n7"]
+    assert turns > 60 * 10 * 150 // facts.MOST_TESTS
 
 
 def test_one_owner_s_maze_is_that_owner_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
