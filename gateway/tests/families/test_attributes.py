@@ -16,6 +16,7 @@ import pytest
 
 from families.factory import FACTORY, Site
 from sealmq.attributes import files, zones
+from sealmq.cli.main import main
 from sealmq.families import conditions, told
 from sealmq.families.api import (
     Ask,
@@ -307,6 +308,14 @@ def test_an_answer_to_list_is_bounded() -> None:
     assert len(site.last.reply) <= 8192
     assert len(got["told"]) + got["more"] == 60
     assert got["more"] > 0
+
+
+def test_a_number_that_nobody_reads_is_refused_before_anybody_is_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    who = ["attribute", "set", "nowhere", "--client", "hr", "--name", "shift"]
+    assert main([*who, "--value", "9" * 5000]) == 1
+    assert "a number of 5000 digits" in capsys.readouterr().err
 
 
 # --- what comes of events ---
