@@ -34,6 +34,8 @@ MOST_ADVERTISED = 512
 MOST_ADDRESS = 160
 SLICE = 2000
 """Assertions that are looked at in one go."""
+MOST_LISTED = 128
+"""Assertions in an answer: the shortest take more than 100 bytes each."""
 CUT = 1000
 """Characters of the condition of an assertion that is longer than an answer."""
 # Bytes of an answer around one assertion.
@@ -338,11 +340,12 @@ def _list(turn: Turn, body: Body) -> Later:
                 found.append(made)
         if len(some) == SLICE:
             return None
+        found.sort(key=lambda made: made.id)
         rows = [
             _shown(turn, made) | ({"suspended": True} if state.is_suspended(made) else {})
-            for made in sorted(found, key=lambda made: made.id)
+            for made in found[:MOST_LISTED]
         ]
-        return listed("assertions", rows)
+        return listed("assertions", rows, left_out=len(found) - len(rows))
 
     return Later(go_on)
 

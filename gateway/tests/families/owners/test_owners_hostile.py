@@ -12,7 +12,17 @@ import pytest
 from families.owners.owners_site import LOC, ROOT, SITE, People
 from families.owners.test_owners_family import policy
 from sealmq.families.api import Later, Proposal, TopicLabel
-from sealmq.families.owners import chains, events, expressions, facts, records, rules, where
+from sealmq.families.owners import (
+    chains,
+    commands,
+    events,
+    expressions,
+    facts,
+    records,
+    rules,
+    where,
+)
+from sealmq.families.owners.assertions import Assertion
 from sealmq.families.owners.events import BadAttributes, EventType
 from sealmq.families.owners.expressions import condition
 from sealmq.families.owners.turn import MAX_ANSWER
@@ -159,6 +169,26 @@ def test_who_can_takes_few_tests_between_two_turns_for_others() -> None:
     assert isinstance(answer, Proposal)
     assert json.loads(answer.reply)["who"] == ["admin", "ann", "n7"]
     assert turns > 60 * 10 * 150 // facts.MOST_TESTS
+
+
+def test_of_many_assertions_those_are_shown_that_an_answer_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = People()
+    for n in range(300):
+        site.now += 1000
+        site.lets("ann", f"x{n}")
+    shown: list[str] = []
+    fields = vars(Assertion)["fields"].fget
+
+    def counted(made: Assertion) -> Any:
+        shown.append(made.id)
+        return fields(made)
+
+    monkeypatch.setattr(Assertion, "fields", property(counted))
+    answer = site.command("ann", "list")
+    assert len(answer["assertions"]) + answer["left_out"] == 300
+    assert len(answer["assertions"]) <= len(shown) <= commands.MOST_LISTED
 
 
 def test_one_owner_s_maze_is_that_owner_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
