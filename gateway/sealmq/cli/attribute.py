@@ -34,6 +34,8 @@ everywhere, until its validity is over or it is told otherwise.
 
 """
 _WORDS = {"true": True, "false": False}
+# Of no number that a source may tell.
+_DIGITS = 40
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
@@ -91,6 +93,8 @@ async def _set(args: argparse.Namespace) -> int:
     if not args.text:
         value = _WORDS.get(args.value, args.value)
         if isinstance(value, str) and value.removeprefix("-").isdecimal() and value.isascii():
+            if len(value) > _DIGITS:
+                raise acting.wrong(args, f"a number of {len(value)} digits", "--text takes a text")
             value = int(value)
     async with await acting.asking_client(args) as client:
         await client.set_attribute(

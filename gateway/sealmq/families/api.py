@@ -16,6 +16,7 @@ from sealmq.feedback import Said as Feedback
 
 from .ask import FOREVER, HOWS, NEVER, Ask, Dep, Question, Sub, Who
 from .attributes import Attribute, Attributes, Declared, UnknownAttribute, pair
+from .counts import Counts
 from .duties import (
     EXECUTED,
     AtQos,
@@ -327,6 +328,8 @@ class Family:
     """What the sources have told, for commands: the engine gives each family its own. A question
     reads Ask.attribute, so that its answer rests on it.
     """
+    counts: Counts = Counts()
+    """What readers at this worker have got; as `outside`."""
 
     def configure(self, config: Policy) -> Change:
         """Take the configuration in: at start-up (after `apply`) and at each change."""

@@ -127,6 +127,7 @@ class Attributes:
         self._held: dict[tuple[str, str], Attribute] = {}
         self._calendars: dict[str, Named] = {}
         self._declared: Mapping[str, Declared] = NONE
+        self._since: Mapping[str, int] = {}
 
     def declare(self, declared: Mapping[str, Declared]) -> set[str]:
         """There are these from now on. Gives the names that are new, gone, or declared otherwise:
@@ -142,10 +143,25 @@ class Attributes:
                     del self._held[key]
         return changed
 
+    def noted(self, since: Mapping[str, int]) -> list[Attribute]:
+        """Since when (Unix ms) the clients bear their names. Gives, to be taken, that what events
+        told of earlier bearers holds no more; of what clients tell told.Pushed knows.
+        """
+        self._since = dict(since)
+        return [Attribute(*key, None, 0) for key, row in self._held.items() if self._is_void(row)]
+
+    def _is_void(self, row: Attribute) -> bool:
+        declared = self._declared.get(row.name)
+        if declared is None or declared.source != "events":
+            return False
+        # It was told then, or later: of whoever has the name since then it may be nobody's.
+        at = row.until - declared.valid_ms
+        return any(at < self._since.get(name, at) for name in names_in(row.subject))
+
     def take(self, row: Attribute) -> bool:
         """Whether it is another one than was held."""
         key = row.name, row.subject
-        if row.until <= 0:
+        if row.until <= 0 or self._is_void(row):
             return self._held.pop(key, None) is not None
         before, self._held[key] = self._held.get(key), row
         return not same(before, row)

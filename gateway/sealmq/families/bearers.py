@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from .records import FamilyRecord, Record
 
 BEARER = "b/"
+GONE = " (removed)"
+"""Behind the name of who made a row and was removed: no name has a space or a bracket."""
 
 Orphaned = Callable[[str, bytes, Mapping[str, int]], FamilyRecord | None]
 """What becomes of a row (key, value) once others bear its names; None: it stays as it is."""

@@ -236,7 +236,7 @@ class Engine(Questions[Key]):
         may rest on what those have said: none stands.
         """
         told, rows = self.pushed.noted(since)
-        self._hold(rows)
+        self._hold([*rows, *self.attributes.noted(since)])
         noted = any([told, *[family.noted(since) for family in self.order]])
         if noted:
             self._all_gone()

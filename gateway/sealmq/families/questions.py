@@ -72,9 +72,9 @@ class Questions(Generic[K]):
         self.enforce = enforce
         self.closed = ""
         self.attributes = Attributes()
-        for family in order:
-            family.outside = self.attributes
         self.counts = Counts()
+        for family in order:
+            family.outside, family.counts = self.attributes, self.counts
         self.pushed = Pushed()
         self.derived = Derived()
         self.on_derived: Callable[[], None] = _nobody

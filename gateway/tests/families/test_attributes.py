@@ -16,6 +16,7 @@ import pytest
 
 from families.factory import FACTORY, Site
 from sealmq.attributes import files, zones
+from sealmq.cli.main import main
 from sealmq.families import conditions, told
 from sealmq.families.api import (
     Ask,
@@ -309,6 +310,14 @@ def test_an_answer_to_list_is_bounded() -> None:
     assert got["more"] > 0
 
 
+def test_a_number_that_nobody_reads_is_refused_before_anybody_is_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    who = ["attribute", "set", "nowhere", "--client", "hr", "--name", "shift"]
+    assert main([*who, "--value", "9" * 5000]) == 1
+    assert "a number of 5000 digits" in capsys.readouterr().err
+
+
 # --- what comes of events ---
 
 
@@ -337,6 +346,23 @@ def test_what_a_family_derives_is_in_force_before_anything_else_is_judged() -> N
     accepted(site, room(None, until=0))
     assert site.publish(BOB, TOPIC).rule == "engine.unknown-attribute"
     assert site.faults == []
+
+
+def test_what_events_told_of_an_earlier_bearer_of_a_name_is_void() -> None:
+    site = Scene(Probe("room"))
+    accepted(site, room("1005"))
+    assert site.publish(BOB, TOPIC).allow
+    row = site.engine.attributes.held("room", BOB)
+    assert row is not None
+    site.engine.noted({BOB: site.now, EVE: site.now + 1})
+    assert site.publish(BOB, TOPIC).allow, "of another client, and of this one since then"
+    site.now += 1000
+    site.engine.noted({BOB: site.now})
+    assert site.publish(BOB, TOPIC).rule == "engine.unknown-attribute"
+    site.engine.take_attributes([row])
+    assert site.publish(BOB, TOPIC).rule == "engine.unknown-attribute", "another worker's word"
+    accepted(site, room("1005"))
+    assert site.publish(BOB, TOPIC).allow, "the next one is there, too"
 
 
 def test_what_is_not_the_familys_is_a_fault_and_its_deps_go_all_the_same() -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from ..api import FamilyRecord, Policy, Record, UnknownAttribute
 from ..attributes import Attribute, Attributes, Declared, pair
 from . import records as rows
-from .actions import EMERGENCY, MASKS
+from .actions import MASKS
 from .assertions import Assertion, BadAssertion, from_fields
 from .chains import TooMuch
 from .events import EventType
@@ -26,7 +26,15 @@ from .facts import subject
 from .state import State
 
 EVENTS = frozenset(
-    {"command", "attribute-changed", "config-reloaded", "folded", "log-lost", "start"}
+    {
+        "command",
+        "attribute-changed",
+        "config-reloaded",
+        "folded",
+        "log-expired",
+        "log-lost",
+        "start",
+    }
 )
 CUT = 500
 """Characters of `detail`: what is as long as that was cut off, perhaps."""
@@ -39,6 +47,9 @@ _SAID = re.compile(
 _GLASS = re.compile(r"break-glass owner=(\S+) minutes=([0-9]{1,4}) reason=(.*)\Z", re.S)
 _CLOSED = re.compile(r"close-glass owner=(\S+) client=(\S+)\Z")
 _TYPE = re.compile(r"advertise ([^/\s]+)/(\S+) topic=(\S+) owner=(\S+) control=(\S+)\Z")
+
+_AGAIN = (rows.CONSENT, rows.TYPE, rows.MEDIATOR)
+"""Rows that are written again where they stand."""
 
 Word = Literal["yes", "no", "unknown"]
 
@@ -72,6 +83,8 @@ class Archive:
     """Whether the log has a start before: all files of attributes were told then."""
     _then: dict[str, FamilyRecord] = field(default_factory=dict)
     _later: dict[str, FamilyRecord | None] = field(default_factory=dict)
+    _expired: bool = False
+    """Whether the log's first part is gone: what it tells first may have been said before."""
     _suspended: set[str] = field(default_factory=set)
     """Rows that a backup had put back, and that nobody had confirmed."""
 
@@ -81,6 +94,8 @@ class Archive:
             event, at = record["event"], record["at_ms"]
             if event == "log-lost":
                 self.lost += record["count"]
+            elif event == "log-expired":
+                self._expired = True
             elif event in ("config-reloaded", "start"):
                 self.reloads += at > self.at_ms
                 self.started |= event == "start" and at <= self.at_ms
@@ -231,7 +246,7 @@ class Archive:
         for key, before in self._later.items():
             if key in out:
                 continue
-            if before is None:
+            if before is None or (self._expired and key.startswith(_AGAIN)):
                 self.unread.append(f"what {key} was before it was changed")
             elif before.value is not None:
                 out[key] = before
@@ -315,9 +330,7 @@ def could(
         values["sender"] = sender
     facts = _Facts(archive, state, values, client, config.attributes)
     plan = state.plans.of(kind, owner)
-    ways: list[tuple[int, ...]] = [kind.asked]
-    if state.broken_until(owner, client, archive.at_ms):
-        ways.append((EMERGENCY,))
+    ways = state.ways(kind, owner, client, archive.at_ms)
     try:
         for way in ways:
             facts.must = True

@@ -257,6 +257,20 @@ class Plan:
                 return True
         return False
 
+    def weight(self, node: Maybe) -> int:
+        """How many clauses a look at whether it is met may come across, besides its conditions."""
+        if node.plain:
+            return 0
+        seen: dict[Key, int] = {}
+        left = [node.key]
+        while left:
+            key = left.pop()
+            found = None if key in seen else self.nodes.get(key)
+            if isinstance(found, Maybe):
+                seen[key] = len(found.clauses)
+                left += [need for _, _, needs in found.clauses for need in needs]
+        return sum(seen.values())
+
     def chain(self, name: str, action: int, judge: Judge) -> list[tuple[Key, Assertion]]:
         """Assertions by which it holds, the last link first; empty: it does not. TooMuch."""
         node = self.node(name, action)

@@ -54,9 +54,9 @@ class Owners:
 
     async def say(self, do: str, *, within: float | None = None, **said: Any) -> dict[str, Any]:
         """Send a command, and return its answer. Malformed: it can be no assertion."""
+        body = _body(do, said)
         if self._key and do in _SIGNED:
-            said = {**said, **self._signature(said)}
-        body = json.dumps({"do": do, **said}, ensure_ascii=False).encode()
+            body = _body(do, {**said, **self._signature(said)})
         reply = await self._client.command(NAME, body, within=within)
         try:
             found = json.loads(reply)
@@ -119,6 +119,13 @@ class Owners:
         return {"signature": signing.sign(self._key, made.text(identity.site.hex())).hex()}
 
 
+def _body(do: str, said: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps({"do": do, **said}, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise Malformed("what is said is no text of Unicode") from None
+
+
 def new_key(path: str | os.PathLike[str]) -> bytes:
     """Make a private key, in a new file that its user alone can read. OSError: there is one."""
     key = Ed25519PrivateKey.generate()
@@ -169,12 +176,15 @@ def items(values: Sequence[str]) -> Mapping[int, bytes]:
             raise Malformed(f"{name} stands twice")
         try:
             value = json.loads(said)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = said
         found[name] = value if isinstance(value, str | int) else said
     if not found:
         return {}
-    item = events.write_attributes(found)
+    try:
+        item = events.write_attributes(found)
+    except UnicodeEncodeError:
+        raise Malformed("an attribute is no text of Unicode") from None
     if len(item) > 255:
         raise Malformed(f"the attributes have {len(item)} bytes; at most 255 are taken")
     return {events.TLV: item}

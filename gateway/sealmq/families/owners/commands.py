@@ -26,7 +26,7 @@ from .chains import TooMuch, about
 from .events import BadType, EventType
 from .names import EVERYBODY, is_principal
 from .state import State
-from .turn import Answer, Body, Refused, Turn, dump, listed, proposal, read_text
+from .turn import MAX_ANSWER, Answer, Body, Refused, Turn, dump, listed, proposal, read_text
 
 MOST_ALIKE = 32
 """Assertions of one author about one owner and one licensee: each may cost each question a look."""
@@ -34,6 +34,12 @@ MOST_ADVERTISED = 512
 MOST_ADDRESS = 160
 SLICE = 2000
 """Assertions that are looked at in one go."""
+MOST_LISTED = 128
+"""Assertions in an answer: the shortest take more than 100 bytes each."""
+CUT = 1000
+"""Characters of the condition of an assertion that is longer than an answer."""
+# Bytes of an answer around one assertion.
+_AROUND = 128
 
 
 def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer | Later:
@@ -301,10 +307,14 @@ def _about(what: str, made: Assertion, suspended: records.Spans = ()) -> str:
 
 
 def _shown(turn: Turn, made: Assertion) -> dict[str, Any]:
+    """As answers have it. What is longer than one is cut: else it would hide itself, and others."""
     shown = {"id": made.id, "at_ms": made.at_ms, **made.fields}
     if made.signature:
         key = turn.state.key_of(made.authorizer)
         shown |= {"site": turn.who.site, "public": key.hex(), "signature": made.signature.hex()}
+    text = made.condition.text
+    if len(text) > CUT and len(dump(shown).encode()) > MAX_ANSWER - _AROUND:
+        shown |= {"condition": f"{text[:CUT]}…", "cut": True}
     return shown
 
 
@@ -330,11 +340,12 @@ def _list(turn: Turn, body: Body) -> Later:
                 found.append(made)
         if len(some) == SLICE:
             return None
+        found.sort(key=lambda made: made.id)
         rows = [
             _shown(turn, made) | ({"suspended": True} if state.is_suspended(made) else {})
-            for made in sorted(found, key=lambda made: made.id)
+            for made in found[:MOST_LISTED]
         ]
-        return listed("assertions", rows)
+        return listed("assertions", rows, left_out=len(found) - len(rows))
 
     return Later(go_on)
 
@@ -404,8 +415,9 @@ def _types(turn: Turn, body: Body) -> Answer:
         for key, kind in state.advertised.items()
         if kind.by == turn.client and state.suspension(kind.by, records.TYPE + "/".join(key))
     }
-    found = mine | {key: _type(kind) for key, kind in state.types.by_key.items()}
-    return listed("types", [found[key] for key in sorted(found)])
+    found = {key: _type(kind) for key, kind in state.types.by_key.items()} | mine
+    # What waits for this client first: there may be more types than an answer holds.
+    return listed("types", [found[key] for key in sorted(found, key=lambda k: (k not in mine, k))])
 
 
 def _type(kind: EventType) -> dict[str, Any]:
@@ -438,7 +450,7 @@ def _contracts(turn: Turn, body: Body) -> Answer:
         for made in state.index.licensing(name, client) if is_principal(name) else ():
             found |= dict.fromkeys(made.condition.contracts)
     if not owner:
-        found |= dict.fromkeys(address for address, _ in state.consents.get(client, {}).values())
+        found |= dict.fromkeys(state.consents.get(client, ()))
     rows = [{"address": text, "signed": state.signed(client, text)} for text in sorted(found)]
     return listed("contracts", rows)
 
@@ -505,5 +517,5 @@ COMMANDS: Mapping[str, tuple[Callable[[Turn, Body], Answer | Later], tuple[str, 
     "break-glass": (emergencies.break_glass, ("owner", "reason", "minutes")),
     "close-glass": (emergencies.close_glass, ("owner", "client")),
     "openings": (emergencies.openings, ()),
-    "seen": (emergencies.seen, ()),
+    "seen": (emergencies.seen, ("to",)),
 }

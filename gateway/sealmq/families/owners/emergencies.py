@@ -15,6 +15,8 @@ from .turn import Answer, Body, Refused, Turn, dump, listed, proposal, read_text
 MOST_MINUTES = 24 * 60
 MOST_REASON = 200
 MOST_NEWS = 1024
+MOST_OPEN = 8
+"""Openings of one client with one owner at a time: else the owner could not see them all."""
 
 
 def break_glass(turn: Turn, body: Body) -> Answer:
@@ -26,6 +28,9 @@ def break_glass(turn: Turn, body: Body) -> Answer:
         raise Refused(rules.MALFORMED, f"minutes is a number from 1 to {MOST_MINUTES}")
     if not is_principal(owner) or not turn.rights.in_emergency(owner):
         raise Refused(rules.NO_EMERGENCY, f"{owner} has granted this client no emergency access")
+    held = turn.state.glass.get((owner, turn.client), {}).values()
+    if sum(turn.now_ms < one.until_ms for one in held) >= MOST_OPEN:
+        raise Refused(rules.FULL, f"it is open, and was opened {MOST_OPEN} times for now")
     one = Glass(owner, turn.client, turn.now_ms, turn.now_ms + minutes * 60_000, reason)
     told = dump({"broken": _glass(one)}).encode()
     detail = f"break-glass owner={owner} minutes={minutes} reason={reason}"
@@ -76,10 +81,17 @@ def openings(turn: Turn, body: Body) -> Answer:
 
 
 def seen(turn: Turn, body: Body) -> Answer:
-    """The owner has seen who has opened his events; what is over need not be kept."""
+    """The owner has seen who has opened his events, up to a time: what came later, or had no room
+    in an answer, was not shown. What is over need not be kept.
+    """
+    to = body.get("to")
+    if to is not None and type(to) is not int:
+        raise Refused(rules.MALFORMED, "to is a time in ms: what was opened later is not seen")
     rows = []
     for (owner, _), held in turn.state.glass.items():
         for one in held.values() if owner == turn.client else ():
+            if to is not None and one.at_ms > to:
+                continue
             if one.until_ms <= turn.now_ms:
                 rows.append(records.gone(records.glass_key(one)))
             elif not one.seen:

@@ -591,7 +591,10 @@ def condition(text: str) -> Condition:
     if not text.strip():
         return ALWAYS
     made = _made(_Parser(text).whole())
-    return shared.setdefault(made.text, made)
+    if made.text != text:
+        # Its canonical text is what is kept: the next start has to read it, within the same bounds.
+        return condition(made.text)
+    return shared.setdefault(text, made)
 
 
 def _made(node: Node) -> Condition:

@@ -31,10 +31,13 @@ def subject(of: str, owner: str, subscriber: str) -> str:
 
 
 class World(NamedTuple):
-    """What the site tells: of each attribute whom it is of, and who has signed which contract."""
+    """What the site tells: of each attribute whom it is of, and who has signed which contract.
+    `counts`: those of what a reader got.
+    """
 
     externals: Mapping[str, str]
     signed: Signed
+    counts: frozenset[str] = frozenset()
 
 
 class EventFacts:
@@ -122,7 +125,7 @@ class EventFacts:
     def _external(self, name: str, of: str) -> Value | None:
         if not self.owner and of in ("owner", "pair"):
             return None
-        if self.told and of != "site" and not self._is_told_of(of):
+        if self.told and of != "site" and not self._is_told_of(name, of):
             self.veiled = True
             return None
         try:
@@ -131,8 +134,12 @@ class EventFacts:
             return None
         return value if isinstance(value, str | int) else None
 
-    def _is_told_of(self, of: str) -> bool:
-        """Whether an attribute is of the client that is told; of a pair either may know it."""
+    def _is_told_of(self, name: str, of: str) -> bool:
+        """Whether an attribute is of the client that is told; of a pair either may know it, but
+        what a reader got is known where that reader is.
+        """
+        if name in self.world.counts:
+            return self.told == self._who
         return self.told in {"owner": (self.owner,), "pair": (self.owner, self._who)}.get(
             of, (self._who,)
         )
@@ -151,6 +158,12 @@ class EventFacts:
         if self.left < 0:
             raise TooMuch
         return met(self) is True
+
+    def spend(self, tests: int) -> None:
+        """What takes as long as so many. TooMuch."""
+        self.left -= tests
+        if self.left < 0:
+            raise TooMuch
 
 
 class OpenFacts:

@@ -253,8 +253,16 @@ class Owners(Family):
             wanted & action and not plan.holds(client, action, must.judge)
             for action in (SUBSCRIBE, RECEIVE)
         )
+        # In an emergency each event is judged; of what a group shares nothing may be withheld.
+        emergency = OpenFacts(facts, kind, must=ask.topic.startswith(GROUP))
+        until = state.broken_until(owner, client, ask.now_ms) if owner else 0
+        is_open = bool(until) and plan.holds(client, EMERGENCY, emergency.judge)
+        must.consents |= emergency.consents
+        if is_open:
+            missing = False
+            ask.holds_until(until)
         address = ""
-        if owner and kind.control != "none":
+        if owner and kind.control != "none" and not is_open:
             action = RECEIVE if kind.on_receive else SUBSCRIBE
             may = OpenFacts(facts, kind, must=False)
             signing = OpenFacts(facts, kind, must=False, signs=True)
@@ -340,7 +348,9 @@ class Owners(Family):
             # Only some senders' events; who they are, is found once.
             deps.append(CLIENTS)
             found = []
+            weight = sum(map(plan.weight, asked or ()))
             for facts.sender in sorted(state.settings.clients):
+                facts.spend(weight)
                 if _held(plan, asked, facts):
                     found.append(facts.sender)
             senders = frozenset(found)
@@ -447,6 +457,14 @@ class Owners(Family):
 
         facts = EventFacts(ask, kind, owner, values, client, "", World({}, state.signed))
 
+        def asks_for(when: Condition) -> bool:
+            # What all of it requires is no part of what is judged (expressions.Condition).
+            required = (when.app, when.type, when.owner)
+            found = (kind.app, kind.name, facts.owner)
+            return all(one in ("", other) for one, other in zip(required, found, strict=True)) and (
+                facts.judge(when, RECEIVE)
+            )
+
         def met(sender: str) -> int:
             """The greatest QoS with which it is asked for; -1: it is not."""
             if kind.owner == SENDER:
@@ -454,7 +472,7 @@ class Owners(Family):
             # In what a subscriber asks for, the other side is the publisher.
             facts.sender = facts.signer = sender
             facts.wanted_sender = facts.consents = False
-            best = next((at for at, when in more if facts.judge(when, RECEIVE)), qos)
+            best = next((at for at, when in more if asks_for(when)), qos)
             nonlocal wanted
             wanted |= facts.wanted_sender or facts.consents
             if facts.consents and sender:
@@ -526,7 +544,7 @@ class Owners(Family):
     # Commands and words
 
     def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
-        self.state.outside = self.outside
+        self.state.outside, self.state.counts = self.outside, self.counts
         return commands.command(self.state, who, body, now_ms)
 
     def greet(self, who: Who) -> bytes:

@@ -4,24 +4,24 @@ cannot.
 
 from __future__ import annotations
 
-from itertools import islice
-
 from sealmq.near import near
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_topic
 
 from ..api import Later
 from . import events, explain, rules
-from .actions import CHANGE_POLICY, MASKS, NAMES, action_named
+from .actions import CHANGE_POLICY, MASKS, NAMES, RECEIVE, action_named
 from .assertions import Assertion
-from .chains import Plan
+from .chains import Key, Plan
 from .events import BadAttributes
-from .facts import EventFacts
+from .facts import MOST_TESTS, EventFacts
 from .names import EVERYBODY, is_principal
 from .turn import Answer, Body, Refused, Turn, dump, listed, read_text
 
 ASKED = 50
-"""Clients about whom a question is answered in one go."""
+"""Clients about whom a question is answered in one go,"""
+TESTED = 2000
+"""and tests in conditions after which it rests."""
 KEYS = ("action", "topic", "attributes", "sender")
 """Of a question about an event."""
 
@@ -70,6 +70,22 @@ class Event:
     def plan(self, turn: Turn) -> Plan:
         return turn.state.plans.of(self.kind, self.owner)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody is asked for anything."""
+        return self.action == RECEIVE and self.kind.control == "none"
+
+    def way(self, turn: Turn, client: str, facts: EventFacts) -> tuple[int, ...] | None:
+        """The actions by which the client may; None: it may not. TooMuch."""
+        ways: list[tuple[int, ...]] = [(self.action,)]
+        if self.action == RECEIVE:
+            ways = turn.state.ways(self.kind, self.owner, client, turn.now_ms)
+        plan = self.plan(turn)
+        for way in ways:
+            if all(plan.holds(client, action, facts.judge) for action in way):
+                return way
+        return None
+
 
 def _asks_about(turn: Turn, event: Event, client: str) -> None:
     """Refused, unless it is the client itself, the owner, or who may change the policy there."""
@@ -86,7 +102,9 @@ def who_can(turn: Turn, body: Body) -> Later:
     index = turn.state.index
     named = {*index.licensees(event.owner), *index.licensees(EVERYBODY), event.owner}
     everybody = EVERYBODY in named
-    if everybody:
+    if event.is_free:
+        named = set(turn.state.settings.clients)
+    elif everybody:
         named |= turn.state.settings.clients
     left = iter(sorted(filter(is_principal, named)))
     found: list[str] = []
@@ -94,15 +112,16 @@ def who_can(turn: Turn, body: Body) -> Later:
 
     def go_on() -> Answer | None:
         nonlocal veiled
-        some = list(islice(left, ASKED))
-        for name in some:
+        spent = 0
+        for count, name in enumerate(left, 1):
             facts = event.told(turn, name)
-            if not event.plan(turn).holds(name, event.action, facts.judge):
+            if event.way(turn, name, facts) is None:
                 veiled |= facts.veiled
             else:
                 found.append(name)
-        if len(some) == ASKED:
-            return None
+            spent += MOST_TESTS - facts.left
+            if count == ASKED or spent >= TESTED:
+                return None
         more = {"action": NAMES[event.action], "owner": event.owner}
         return listed("who", found, more | ({"veiled": True} if veiled else {}))
 
@@ -114,19 +133,20 @@ def explained(turn: Turn, body: Body) -> Answer:
     client = read_text(body, "client", 64, turn.client)
     _asks_about(turn, event, client)
     facts = event.told(turn, client)
-    plan = event.plan(turn)
-    held = plan.holds(client, event.action, facts.judge)
+    way = event.way(turn, client, facts)
     more = {
-        "allow": held,
+        "allow": way is not None,
         "action": NAMES[event.action],
         "client": client,
         "owner": event.owner,
         "type": event.kind.name,
     }
-    if facts.veiled and not held:
+    if facts.veiled and way is None:
         more["veiled"] = True
-    chain: list[tuple[tuple[str, int], Assertion]] = []
+    chain: dict[Key, Assertion] = {}
     # To whom it is not theirs, how others have come to allow it is nobody's business.
     if turn.client == event.owner or turn.client != client:
-        chain = plan.full_chain(client, event.action, facts.judge)
-    return listed("chain", [explain.link(*one) for one in chain], more)
+        plan = event.plan(turn)
+        for action in way or ():
+            chain |= dict(plan.full_chain(client, action, facts.judge))
+    return listed("chain", [explain.link(*one) for one in chain.items()], more)

@@ -1,7 +1,8 @@
 """What the family keeps in the store, as rows: key and JSON. The last writer wins.
 
     a/ID                  an assertion's fields, "at" ms, "sig" hex
-    t/APP/TYPE            an event type that was advertised, "by" CLIENT, "at" ms
+    t/APP/TYPE            an event type that was advertised, "by" CLIENT (with GONE after it was
+                          removed), "at" ms
     k/CLIENT              {"key": hex, "at": ms}: an Ed25519 public key
     c/CLIENT/HASH         {"address": TEXT, "at": ms}: consent to the contract at an address
     g/OWNER/CLIENT/MS     {"until": ms, "reason": TEXT, "seen": bool}: glass that was broken at MS
@@ -24,6 +25,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..api import FamilyRecord
+from ..bearers import GONE
 from . import settings
 from .actions import mask_of
 from .assertions import Assertion
@@ -196,7 +198,8 @@ def event_type(kind: EventType, suspended: Spans = ()) -> FamilyRecord:
 
 def read_event_type(key: str, value: bytes) -> EventType:
     row = decoded(value)
-    by, at = row.pop("by"), row.pop("at")
+    # Rows of an older version name nobody who is gone.
+    by, at = row.pop("by") or GONE.strip(), row.pop("at")
     row.pop("suspended", None)
     return EventType(name=key.partition("/")[2], by=by, at_ms=at, **row)
 
@@ -260,8 +263,9 @@ def orphaned(key: str, value: bytes, since: Mapping[str, int]) -> FamilyRecord |
         row.pop("sig", None)
         return _row(key, {**row, "licensees": left}) if left else gone(key)
     if kind == TYPE:
-        if other(row["by"]) or other(row["admin"]):
-            by, admin = ("" if other(row[word]) else row[word] for word in ("by", "admin"))
+        by, admin = row["by"], row["admin"]
+        if other(by) or other(admin):
+            by, admin = by + GONE * other(by), "" if other(admin) else admin
             return _row(key, {**row, "by": by, "admin": admin})
         return None
     return gone(key) if other(rest.partition("/")[0]) else None

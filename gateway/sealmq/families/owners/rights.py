@@ -42,7 +42,9 @@ class Rights:
         """Of an event that nobody has published: as if it were delivered to the client now."""
         # An ask of its own: the answer to a command rests on nothing.
         who = Who(client, 0, "", self._who.site, self._who.label)
-        ask = Ask(who, self._state.outside, {}, ("subs", ""))
+        # Others' are counted at another worker, perhaps.
+        counts = self._state.counts if client == self._who.client else None
+        ask = Ask(who, self._state.outside, {}, ("subs", ""), counts)
         ask.fill("deliver", topic, self._now_ms)
         return EventFacts(ask, kind, owner, values, client, sender, self._state.world)
 

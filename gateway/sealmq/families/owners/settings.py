@@ -50,7 +50,8 @@ SUBJECTS = ("subscriber", "owner", "pair", "site")
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`externals`: of each attribute of the site that conditions may name, whom it is of (one of
-    SUBJECTS). `since`: nothing yet. `mediator`: the number of this one.
+    SUBJECTS). `counts`: those of them that say what a reader got. `mediator`: the number of this
+    one.
     """
 
     dynamic: bool = True
@@ -61,6 +62,7 @@ class Settings:
     externals: Mapping[str, str] = field(default_factory=dict)
     clients: frozenset[str] = frozenset()
     mediator: int = 0
+    counts: frozenset[str] = frozenset()
 
 
 def read(config: Policy) -> Settings:
@@ -90,6 +92,7 @@ def read(config: Policy) -> Settings:
         externals,
         frozenset(config.clients),
         getattr(getattr(config, "mediator", None), "number", 0),
+        frozenset(name for name, one in config.attributes.items() if one.source == "count"),
     )
 
 

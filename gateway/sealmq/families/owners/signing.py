@@ -46,6 +46,10 @@ def verify(found: Mapping[str, Any], public: bytes | None = None) -> Assertion:
     made = from_fields(fields, "", "")
     if public is not None and public != named:
         raise BadAssertion("public", "it is another key than the one that is trusted")
-    if not is_signed(named, made.text(site), signature):
+    try:
+        text = made.text(site)
+    except UnicodeEncodeError:
+        raise BadAssertion("", "it is no text of Unicode") from None
+    if not is_signed(named, text, signature):
         raise BadAssertion("signature", "it is not this key's signature of this assertion")
     return made

@@ -29,6 +29,8 @@ from .settings import NAME
 from .state import State
 
 _AT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z\Z")
+# Later than that there may be no time in another zone.
+_END_MS = 253_370_764_800_000
 _KEYS = {
     "at": (),
     "subscribe": ("client", "where"),
@@ -45,12 +47,19 @@ class BadLine(ValueError):
 
 def at_ms(text: object) -> int:
     """Unix ms of a time in UTC, or of Unix ms. BadLine."""
-    if type(text) is int and text >= 0:
-        return text
     found = _AT.match(text) if isinstance(text, str) else None
-    if found is None:
-        raise BadLine(f"{text!r} is no time: 2026-03-02T10:00:00Z")
-    year, month, day, hour, minute, second = map(int, found.groups())
+    ms = text if type(text) is int else _calendar_ms(*map(int, found.groups())) if found else -1
+    if not 0 <= ms < _END_MS:
+        raise BadLine(f"{text!r:.40} is no time from 1970 to 9998: 2026-03-02T10:00:00Z")
+    return ms
+
+
+def _calendar_ms(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
+    """Unix ms; -1 if no calendar has it."""
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    last = 28 + leap if month == 2 else 31 - (month - 1) % 7 % 2
+    if not (0 < month <= 12 and 0 < day <= last and hour < 24 and minute < 60 and second < 60):
+        return -1
     # Days since 1970-01-01 of the civil calendar; years begin in March.
     y = year - (month <= 2)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -71,7 +80,10 @@ class Simulation:
         """Take one line; what a publisher's becomes. BadLine."""
         try:
             found = json.loads(text)
-        except ValueError as error:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise BadLine("a line has texts of Unicode, no halves") from None
+        except (ValueError, RecursionError) as error:
             raise BadLine(f"it is no JSON: {error}") from None
         if not isinstance(found, dict):
             raise BadLine("a line is a JSON object")
@@ -103,8 +115,14 @@ class Simulation:
         if not isinstance(said, str):
             raise BadLine(f"{said!r} is no topic or filter")
         if what == "publish":
-            return self.publish(client, said, line.get("attributes") or {})
-        filt = where.encode(said, line["where"]) if line.get("where") else said
+            attributes = line.get("attributes") or {}
+            if not isinstance(attributes, Mapping):
+                raise BadLine('attributes are an object: {"speed": 51}')
+            return self.publish(client, said, attributes)
+        when = line.get("where") or ""
+        if not isinstance(when, str):
+            raise BadLine("where is a condition in a text")
+        filt = where.encode(said, when) if when else said
         if what == "unsubscribe":
             self.conn(client).unsubscribed(filt)
             return None

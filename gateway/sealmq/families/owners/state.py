@@ -20,9 +20,11 @@ from operator import itemgetter
 from ..api import Dep, FamilyRecord, Policy, Record
 from ..attributes import Attributes
 from ..bearers import BEARER, Bearers
+from ..counts import Counts
 from ..filters import crosses
 from ..pace import Pace
 from . import records as rows
+from .actions import EMERGENCY
 from .assertions import Assertion
 from .chains import Index, Plans, about
 from .events import EventType
@@ -111,6 +113,7 @@ class State:
         self.tells_all = False
         """Whether answers are the operator's."""
         self.outside = Attributes()
+        self.counts = Counts()
         self.types = Types()
         self.index = Index()
         self.plans = Plans(self.index)
@@ -124,21 +127,22 @@ class State:
         # Types that were advertised; one that the settings are in the way of counts not.
         self.advertised: dict[tuple[str, str], EventType] = {}
         self.keys: dict[str, tuple[bytes, int]] = {}
-        self.consents: dict[str, dict[str, tuple[str, int]]] = {}
+        # When each client has signed which contract; and which one is meant by a row's key. One
+        # answer may ask for thousands.
+        self.consents: dict[str, dict[str, int]] = {}
+        self._contracts: dict[str, str] = {}
         self.glass: dict[tuple[str, str], dict[int, Glass]] = {}
         self.mediators: dict[str, tuple[int, int]] = {}
         self.bearers = Bearers(rows.NAME, rows.orphaned)
         # What conditions may ask of the site.
-        self.world = World(self.settings.externals, self.signed)
+        self.world = World(self.settings.externals, self.signed, self.settings.counts)
 
     # What holds now
 
     def signed(self, client: str, address: str) -> bool:
         """Whether the client has signed the contract at this address."""
-        for said, at in self.consents.get(client, {}).values():
-            if said == address:
-                return self.bearers.bears(client, at)
-        return False
+        at = self.consents.get(client, {}).get(address)
+        return at is not None and self.bearers.bears(client, at)
 
     def key_of(self, owner: str) -> bytes:
         """The owner's public key, or b""."""
@@ -155,6 +159,13 @@ class State:
             if self.bearers.bears(owner, one.at_ms) and self.bearers.bears(client, one.at_ms):
                 until = max(until, one.until_ms)
         return until if now_ms < until else 0
+
+    def ways(self, kind: EventType, owner: str, client: str, now_ms: int) -> list[tuple[int, ...]]:
+        """To receive an event of the owner's it has to hold all the actions of one of these."""
+        if kind.control == "none":
+            return [()]
+        is_open = self.broken_until(owner, client, now_ms)
+        return [kind.asked, (EMERGENCY,)] if is_open else [kind.asked]
 
     def suspension(self, client: str, key: str) -> rows.Spans:
         """When the client's row was suspended, if it is now; else ()."""
@@ -189,7 +200,7 @@ class State:
         """Take a checked file in. FamilyConfigError: nothing changed."""
         new = read(config)
         before, self.settings = self.settings, new
-        self.world = World(new.externals, self.signed)
+        self.world = World(new.externals, self.signed, new.counts)
         deps: list[Dep] = []
         if new.clients != before.clients:
             deps.append(CLIENTS)
@@ -280,9 +291,10 @@ class State:
             return []
         if kind == rows.CONSENT:
             mine = self.consents.setdefault(first, {})
-            mine.pop(rest, None)
+            mine.pop(self._contracts.pop(key, ""), None)
             if not self._suspend(first, kind + key, value) and row is not None:
-                mine[rest] = row["address"], row["at"]
+                address = self._contracts[key] = row["address"]
+                mine[address] = row["at"]
             elif not mine:
                 del self.consents[first]
             return [consents_of(first)]

@@ -63,11 +63,12 @@ def proposal(
 dump: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def listed(name: str, rows: Iterable[Any], more: Mapping[str, Any] = {}) -> Proposal:
-    """As many as fit; `left_out` counts the others."""
+def listed(
+    name: str, rows: Iterable[Any], more: Mapping[str, Any] = {}, left_out: int = 0
+) -> Proposal:
+    """As many as fit; `left_out` counts the others, those that are not here included."""
     room = MAX_ANSWER - len(dump({**more, name: [], "left_out": 10**9}).encode())
     shown: list[Any] = []
-    left_out = 0
     for row in rows:
         if room >= 0:
             room -= len(dump(row).encode()) + 1

@@ -26,13 +26,16 @@ def encode(filter: str, text: str) -> str:
 
 def check(text: str) -> Condition:
     """The condition. Malformed, unless it is one that a subscriber can say."""
-    if len(text.encode(errors="surrogatepass")) > MOST_TEXT:
-        raise Malformed(f"a condition of a subscription has at most {MOST_TEXT} bytes")
     try:
         when = condition(text)
+        sent = when.text.encode()
     except ConditionError as error:
         raise Malformed(f"{error.what}; {error.hint}" if error.hint else error.what) from None
-    if not when.text:
+    except UnicodeEncodeError:
+        raise Malformed("the condition is no text of Unicode") from None
+    if len(sent) > MOST_TEXT:
+        raise Malformed(f"a condition of a subscription has at most {MOST_TEXT} bytes")
+    if not sent:
         raise Malformed("the condition is empty")
     return when
 

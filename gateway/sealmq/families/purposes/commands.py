@@ -301,7 +301,7 @@ def as_json(r: Reservation) -> dict[str, Any]:
 _dump: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _list(name: str, items: Iterable[Any], more: dict[str, Any], left_out: int = 0) -> Proposal:
+def _list(name: str, items: Iterable[Any], more: dict[str, Any], left_out: int = 0) -> Answer:
     """As many as fit; `left_out` counts the others, those that are not here included."""
     room = MAX_ANSWER - len(_dump({**more, name: [], "left_out": 10**9}).encode())
     shown: list[Any] = []
@@ -315,5 +315,9 @@ def _list(name: str, items: Iterable[Any], more: dict[str, Any], left_out: int =
     return _told({**more, name: shown, "left_out": left_out})
 
 
-def _told(answer: dict[str, Any]) -> Proposal:
-    return Proposal(reply=_dump(answer).encode())
+def _told(answer: dict[str, Any]) -> Answer:
+    reply = _dump(answer).encode()
+    if len(reply) > MAX_ANSWER:
+        # Of a union a part would say something else.
+        return deny(rules.TOO_LONG, f"the answer would have {len(reply)} bytes, not {MAX_ANSWER}")
+    return Proposal(reply=reply)

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..api import FamilyRecord
+from ..bearers import GONE
 from .store import SHARED, Reservation
 
 NAME = "purposes"
@@ -49,10 +50,6 @@ def setting(name: str, value: str, by: str, at_ms: int) -> FamilyRecord:
     if not value:
         return FamilyRecord(NAME, key, None)
     return _row(key, {"value": value, "by": by, "at": at_ms})
-
-
-GONE = " (removed)"
-"""Behind the name of who made a row and was removed: no name has a space or a bracket."""
 
 
 def orphaned(key: str, value: bytes, since: Mapping[str, int]) -> FamilyRecord | None:

@@ -30,6 +30,7 @@ MALFORMED = "purposes.command.malformed"
 DISABLED = "purposes.command.disabled"
 TOO_MANY = "purposes.command.too-many"
 FULL = "purposes.command.full"
+TOO_LONG = "purposes.command.too-long"
 BY_STEWARD = "purposes.entitled.steward"
 BY_GRANT = "purposes.entitled.grant"
 BY_LABEL = "purposes.entitled.label"
@@ -73,6 +74,7 @@ RULES: Mapping[str, str] = {
     DISABLED: "A client without a label has no say.",
     TOO_MANY: "A client that is no steward sends so many commands a second, not more.",
     FULL: "One client may reserve so many filters with wildcards, for so many purposes each.",
+    TOO_LONG: "What a topic may be used for, and not, is more than one answer holds.",
     BY_STEWARD: "The client is a steward of the site's purposes.",
     BY_GRANT: "A [[families.purposes.grant]] names the client or its label.",
     BY_LABEL: "The topic has the client's own label.",

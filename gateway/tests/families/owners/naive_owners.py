@@ -257,6 +257,14 @@ def text(of: Tree) -> str:
     return f"{text(rest[0])} {what} {text(rest[1])}"
 
 
+def names(of: Tree) -> set[str]:
+    """What a condition asks for."""
+    what, *rest = of
+    if what in ("name", "in"):
+        return {rest[0]}
+    return set().union(*(names(part) for part in rest if isinstance(part, tuple)))
+
+
 def json_bytes(value: Any) -> bytes:
     return json.dumps(value).encode()
 

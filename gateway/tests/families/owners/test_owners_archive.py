@@ -175,3 +175,18 @@ def test_types_by_command_and_topics_of_none() -> None:
     gone = command(4, "location_admin", "withdraw LOC_APP/BADGE")
     assert asked(5, [made, gone], topic="badge/Alice/1").word == "no"
     assert asked(3, [made, gone], topic="badge/Alice/1").word == "yes"
+
+
+def test_what_was_said_before_the_log_begins_and_said_again_is_not_known() -> None:
+    """Of a log whose first segments went as `[audit] keep` has it."""
+    expired = {"event": "log-expired", "at_ms": 90, "notes": ["mediator-1"]}
+    asks = command(5, "Alice", f"assert {SAID}" + 'contract("https://x.example")')
+    signs = command(20, "Bob", "sign https://x.example")
+    assert asked(10, [asks, signs]).word == "no"
+    assert asked(10, [asks, signs, expired]).word == "unknown", "it may have been signed already"
+    assert asked(20, [asks, signs, expired]).word == "yes"
+    withdrawn = command(9, "Bob", "withdraw from https://x.example")
+    assert asked(10, [asks, withdrawn, signs, expired]).word == "no"
+    said = "advertise LOC_APP/BADGE topic=badge/{user}/{door} owner=user control=none"
+    again = command(20, "location_admin", said)
+    assert asked(10, [again, expired], topic="badge/Alice/1").word == "unknown"

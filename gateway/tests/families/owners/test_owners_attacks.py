@@ -318,7 +318,10 @@ def test_a_signature_is_of_one_assertion_one_site_and_one_key() -> None:
     document = site.command("ann", "assert", **said, signature=right)["assertion"]
     assert site.may("bob", "loc/ann/hall")
     assert signing.verify(document, signing.public_of(key)).licensees == ("bob",)
-    for key_, value in (("licensees", ["cat"]), ("site", "00c0ffef"), ("public", "11" * 32)):
+    for key_, value in (
+        ("licensees", ["cat"]), ("site", "00c0ffef"), ("public", "11" * 32), ("site", "\ud800"),
+        ("condition", 'place == "\ud800"'),
+    ):  # fmt: skip
         with pytest.raises(BadAssertion):
             signing.verify({**document, key_: value})
     with pytest.raises(BadAssertion):

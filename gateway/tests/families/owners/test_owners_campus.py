@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -149,6 +151,12 @@ def test_who_may_publish_is_decided_too() -> None:
         "", "[]", "{}", '{"publish": 1, "client": "Bob"}', '{"publish": "a"}', '{"at": "now"}',
         '{"publish": "a", "subscribe": "b", "client": "Bob"}', '{"publish": "a", "color": "red"}',
         '{"set": "extNone", "value": 1}', '{"set": "extTime", "value": 1.5}',
+        "[" * 100_000, '{"at": 253402300800000}', '{"at": "0000-01-01T00:00:00Z"}',
+        '{"at": "2026-02-30T00:00:00Z"}', '{"subscribe": "a", "client": "Bob", "where": 5}',
+        '{"unsubscribe": "a", "client": "Bob", "where": {"a": 1}}',
+        '{"publish": "a", "client": "Bob", "attributes": [1]}',
+        '{"publish": "a", "client": "Bob", "attributes": {"x": "\\ud800"}}',
+        '{"subscribe": "a", "client": "\\ud800"}',
     ],
 )  # fmt: skip
 def test_a_line_that_says_nothing_is_refused(line: str) -> None:
@@ -160,3 +168,13 @@ def test_times_are_utc() -> None:
     assert at_ms("1970-01-01T00:00:00Z") == 0
     assert at_ms("2004-10-05T15:00:00Z") == 1_096_988_400_000
     assert at_ms("2024-02-29T23:59:59Z") == 1_709_251_199_000
+    for year in (1970, 1999, 2000, 2024, 2100):
+        for month, day in itertools.product(range(14), range(33)):
+            text = f"{year}-{month:02}-{day:02}T01:02:03Z"
+            try:
+                wanted = int(datetime.fromisoformat(text).timestamp()) * 1000
+            except ValueError:
+                with pytest.raises(BadLine):
+                    at_ms(text)
+            else:
+                assert at_ms(text) == wanted

@@ -9,7 +9,7 @@ from sealmq.families.api import OnlyFrom, PutTlv, SealToGrant, SealToLink
 from sealmq.families.attributes import Attribute
 from sealmq.families.duties import at_most
 from sealmq.families.engine import Decision
-from sealmq.families.owners import rules
+from sealmq.families.owners import emergencies, rules
 from sealmq.families.owners.events import TLV, write_attributes
 from sealmq.families.owners.where import encode
 
@@ -259,6 +259,23 @@ def test_a_subscriber_s_own_condition_chooses_among_what_it_may_have() -> None:
     assert not site.may("cat", "loc/ann/hall", sender="admin")
 
 
+def test_a_subscriber_s_own_condition_may_ask_for_owner_type_and_application() -> None:
+    site = people()
+    for name in ("ann", "cat"):
+        site.lets(name, "bob")
+    site.subscribe("bob", encode("loc/#", 'owner == "ann"'))
+    assert site.may("bob", "loc/ann/hall")
+    assert rule(site.deliver("bob", "loc/cat/hall")) == rules.DELIVER_WHERE
+    site.subscribe("bob", encode("chat/#", 'owner == "ann" && room > 1'))
+    assert site.may("bob", "chat/2", sender="ann"), "of its sender"
+    assert not site.may("bob", "chat/1", sender="ann")
+    assert not site.may("bob", "chat/2", sender="cat")
+    site.subscribe("bob", encode("open/#", 'evtType == "CAR" || evtType == "CAR"'))
+    assert rule(site.deliver("bob", "open/ann")) == rules.DELIVER_WHERE
+    site.subscribe("bob", encode("open/+", 'app_domain == "APP" && evtType == "OPEN"'))
+    assert site.may("bob", "open/ann")
+
+
 def test_an_event_goes_out_with_the_qos_of_the_subscriptions_that_ask_for_it() -> None:
     site = people()
     for reader in ("bob", "cat"):
@@ -302,6 +319,25 @@ def test_how_often_one_owner_s_events_came_says_nothing_of_another_s() -> None:
     for name in ("ann", "cat"):
         site.lets(name, "bob", condition="got < 2")
     assert [goes_out(name) for name in ("ann", "cat", "cat", "ann")] == [True, True, False, False]
+
+
+def test_who_asks_what_it_may_have_is_told_what_it_got_already() -> None:
+    """By its own count; of others' the answer says that it may rest on one."""
+    count = '[attributes.got]\nsource = "count"\nof = "pair"\n'
+    site = People(SITE + count + LOC + ROOT)
+    site.lets("ann", "bob", condition="got < 2")
+
+    def told(by: str) -> tuple[bool, bool]:
+        got = site.command(by, "explain", topic="loc/ann/hall", client="bob")
+        return got["allow"], got.get("veiled", False)
+
+    for n in range(3):
+        decision = site.deliver("bob", "loc/ann/hall")
+        assert told("bob") == (decision.allow, False) == (n < 2, False)
+        assert told("ann") == (False, True)
+        assert site.command("ann", "who-can", topic="loc/ann/hall")["veiled"]
+        if decision.allow:
+            site.conn("bob").delivered(decision, site.now)
 
 
 def test_sealed_attributes_are_judged_message_by_message() -> None:
@@ -385,6 +421,66 @@ def test_an_emergency_ends_with_its_grant_or_at_the_owner_s_word() -> None:
     site.command("ann", "close-glass", client="bob")
     assert not site.may("bob", "loc/ann/hall")
     assert len(site.command("ann", "openings")["openings"]) == 1
+
+
+@pytest.mark.parametrize("topic", ["sub/ann", "both/ann", "loc/ann/hall"])
+def test_in_an_emergency_who_might_not_subscribe_may(topic: str) -> None:
+    """To that owner's events alone, and as long as it is open: then the subscription pauses."""
+    everybody = 'licensees = ["*"]\nactions = ["SUBSCRIBE"]'
+    text = ALL.replace(everybody, everybody.replace("*", "hr"))
+    site = People(text.replace('"EMERGENCY"', '"EMERGENCY", "SUBSCRIBE"'))
+    signed = {"actions": ["RECEIVE", "SUBSCRIBE"], "condition": 'contract("urn:terms")'}
+    for id in (site.lets("ann", "bob", **signed), site.lets("ann", "bob", actions="EMERGENCY")):
+        assert f"a/{id}" in site.rows
+    assert not site.subscribe("bob", topic).allow
+    site.command("bob", "break-glass", owner="ann", reason="fire", minutes=5)
+    assert site.subscribe("bob", topic).allow
+    assert rule(site.deliver("bob", topic)) == rules.DELIVER_BREAK_GLASS
+    assert site.subscribe("bob", f"$share/g/{topic}").allow
+    for who, other in (("bob", "cat"), ("bob", "+"), ("dan", "ann")):
+        if topic[:3] != "loc":  # to which anybody may subscribe
+            assert not site.subscribe(who, topic.replace("ann", other)).allow
+    site.engine.due()
+    site.now += 5 * 60_000
+    site.engine.tick(site.now)
+    assert (site.conn("bob"), topic) in site.engine.due()
+    again = site.conn("bob").again(topic, site.now)
+    assert again is not None
+    assert not again.allow
+
+
+def test_no_emergency_is_seen_that_was_not_shown() -> None:
+    """Neither one for which an answer has no room, nor one that came meanwhile."""
+    site = people()
+    site.lets("ann", "bob", "cat", actions="EMERGENCY")
+    for n in range(40):
+        site.now += 61_000
+        site.command("bob", "break-glass", owner="ann", reason=f"{n}{'x' * 190}", minutes=1)
+    site.now += 61_000
+    told: list[str] = []
+    for page in range(3):
+        shown = site.command("ann", "openings")["openings"]
+        told += [one["reason"].rstrip("x") for one in shown]
+        if page == 0:
+            site.command("cat", "break-glass", owner="ann", reason="fire", minutes=1)
+            site.now += 61_000
+        site.command("ann", "seen", to=max(one["at_ms"] for one in shown) if shown else site.now)
+    assert told == [*map(str, range(40)), "fire"]
+    assert site.owners.greet(site.conn("ann").who) == b""
+    assert site.command("ann", "seen", to="now") == rules.MALFORMED
+
+
+def test_one_client_has_few_emergencies_open_with_one_owner() -> None:
+    site = people()
+    site.lets("ann", "bob", actions="EMERGENCY")
+    said = {"owner": "ann", "reason": "fire", "minutes": 5}
+    for _ in range(emergencies.MOST_OPEN):
+        site.now += 1
+        assert site.command("bob", "break-glass", **said)["owner"] == "ann"
+    assert site.command("bob", "break-glass", **said) == rules.FULL
+    assert site.may("bob", "loc/ann/hall"), "it is open"
+    site.command("bob", "close-glass", owner="ann")
+    assert site.command("bob", "break-glass", **said)["owner"] == "ann"
 
 
 def test_an_owner_s_events_go_through_the_mediator_that_it_has_appointed() -> None:

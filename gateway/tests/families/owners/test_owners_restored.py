@@ -183,3 +183,20 @@ def test_who_could_have_received_it_then_knows_when_it_was_suspended() -> None:
     assert [asked(t, [made], held=(at(30),)).word for t in (15, 40)] == ["yes", "no"]
     never = command(50, "Alice", f"retract {ID} suspended=30{SAID.removeprefix(ID)}")
     assert [asked(t, [made, never]).word for t in (15, 40, 55)] == ["yes", "no", "no"]
+
+
+def test_whoever_has_to_confirm_a_type_is_told_so_however_many_there_are() -> None:
+    """Of types an answer holds the first ones."""
+    site = People(ALL)
+    for n in range(60):
+        kind = {"app": "APP", "topic": f"t{n}/{{user}}", "owner": "user"}
+        site.now += 1000
+        assert site.command("admin", "advertise", type=f"T{n:02}", **kind)["type"]
+    old = restored(site)
+    for n in range(50):
+        old.now += 1000
+        old.command("admin", "confirm", id=f"APP/T{n:02}")
+    answer = old.command("admin", "types")
+    assert answer["left_out"]
+    waits = {one["type"] for one in answer["types"] if one.get("suspended")}
+    assert waits == {f"T{n}" for n in range(50, 60)}

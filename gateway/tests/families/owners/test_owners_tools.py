@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -13,6 +14,7 @@ import pytest
 from sealmq.cli.main import main
 from sealmq.doctor.policy import in_policy
 from sealmq.families.owners import client, events, signing
+from sealmq.families.owners.cli import saying
 from sealmq.families.owners.doctor import APP
 from sealmq.families.owners.settings import read
 from sealmq.site.config import load
@@ -38,7 +40,11 @@ def test_attributes_as_people_type_them(typed: list[str], said: dict[str, Any]) 
     assert client.items([]) == {}
 
 
-@pytest.mark.parametrize("typed", [["speed"], ["=5"], ["a=1", "a=2"], ["a=" + "x" * 256]])
+@pytest.mark.parametrize(
+    "typed",
+    [["speed"], ["=5"], ["a=1", "a=2"], ["a=" + "x" * 256], ["a=" + "[" * 60_000], ["a=\udcff"]],
+    ids=range(6),
+)
 def test_what_is_no_attribute_is_refused_before_it_is_sent(typed: list[str]) -> None:
     with pytest.raises(Malformed):
         client.items(typed)
@@ -101,6 +107,28 @@ def test_the_helper_signs_what_it_asserts_and_asks_until_it_has_all() -> None:
     assert at.said[-1]["after"] == "2"
     with pytest.raises(Malformed, match="licensed"):
         asyncio.run(owners.say("assert", actions=["RECEIVE"]))
+    for said in ({"licensees": ["\udcff"]}, {"condition": 'a == "\udcff"', "licensees": ["Bob"]}):
+        with pytest.raises(Malformed, match="Unicode"):
+            asyncio.run(owners.say("assert", actions=["RECEIVE"], **said))
+
+
+def test_a_document_that_is_nested_too_deeply_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "grant.json"
+    file.write_text("[" * 100_000)
+    assert main(["owners", "verify", str(file)]) == 1
+    assert "holds no JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("left_out", "to"), [(0, 7), (3, 6)])
+def test_openings_that_were_not_shown_are_not_seen(left_out: int, to: int) -> None:
+    glass = {"owner": "Alice", "client": "Bob", "until_ms": 9, "reason": "fire", "seen": False}
+    shown = [{**glass, "at_ms": at} for at in (5, 7)]
+    at: Any = _Said({"openings": shown, "left_out": left_out}, {"seen": 2})
+    args = argparse.Namespace(verb="openings", seen=True, json=False)
+    assert asyncio.run(saying.openings(client.Owners(at), args)) == 0
+    assert at.said == [{"do": "openings"}, {"do": "seen", "to": to}]
 
 
 @pytest.mark.parametrize("site", [("--example", "campus"), ("--policy", "owners")])

@@ -18,7 +18,7 @@ from families.purposes.purposes_factory import (
     rule,
 )
 from sealmq.families.api import FamilyRecord, Proposal, TopicReset, Verdict
-from sealmq.families.purposes.commands import PURPOSES, WILD
+from sealmq.families.purposes.commands import MAX_ANSWER, PURPOSES, WILD
 from sealmq.families.purposes.state import GUESSES
 from sealmq_spec import purposes as say
 
@@ -403,3 +403,14 @@ def test_a_long_answer_is_cut_and_says_so() -> None:
     said = json.loads(got.reply)
     assert len(said["reservations"]) + said["left_out"] == 300
     assert said["left_out"] > 0
+
+
+def test_an_answer_that_would_be_too_long_is_none() -> None:
+    house = House()
+    for filt in (TEMP, "machine/+/temperature", "machine/#"):
+        purposes = tuple(f"{filt[:9]}-{n:02}-{'x' * 100}".replace("/", "-") for n in range(60))
+        assert house.reserve(DPO, filt, purposes[:30], purposes[30:]) == "entitled.steward"
+    assert rule(house.tell(DPO, say.query("eip", TEMP))) == "!command.too-long"
+    told = house.tell(DPO, say.query("reservations", TEMP))
+    assert isinstance(told, Proposal)
+    assert len(told.reply) <= MAX_ANSWER

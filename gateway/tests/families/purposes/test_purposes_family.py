@@ -240,6 +240,10 @@ def test_each_rule_is_reached() -> None:
         met(house.read(READER, TEMP))
         met(house.read(SENSOR, TEMP))
         met(house.take(READER, TEMP, "a"))
+    house = House()
+    for filt, letter in (("a/+", "x"), ("a/b", "y")):
+        house.reserve(DPO, filt, tuple(f"{n}{letter * 95}" for n in range(PURPOSES)))
+    met(house.tell(DPO, say.query("eip", "a/b")))
     alone = Engine([PurposesFamily()])
     alone.load(parse(FACTORY), [])
     conn = alone.connection(alone.who(READER, 1))

@@ -169,7 +169,7 @@ def _event(answer: Mapping[str, Any]) -> str:
 def _verify(args: argparse.Namespace) -> int:
     try:
         found = json.loads(text_of(args.file))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise OperatorError(
             f"{args.file} holds no JSON", hint="sealmq owners list --json | jq '.assertions[0]'"
         ) from None

@@ -43,11 +43,26 @@ async def _confirm(owners: Owners, args: argparse.Namespace) -> int:
     return OK
 
 
+async def openings(owners: Owners, args: argparse.Namespace) -> int:
+    """With --seen what was shown is seen, and no more."""
+    answer = await owners.say("openings")
+    show(args, answer)
+    if args.seen and answer["openings"]:
+        # Of those of the last one's time some may have had no room.
+        last = max(one["at_ms"] for one in answer["openings"])
+        said = await owners.say("seen", to=last - 1 if answer["left_out"] else last)
+        if args.json:
+            show(args, said)
+    return OK
+
+
 async def _say(args: argparse.Namespace, commands: list[dict[str, Any]], key: bytes) -> int:
     async with await asking_client(args) as client:
         owners = Owners(client, key)
         if args.verb == "confirm":
             return await _confirm(owners, args)
+        if args.verb == "openings":
+            return await openings(owners, args)
         for said in commands:
             if args.verb == "list":
                 found = await owners.assertions(said["owner"], said["by"])
@@ -69,8 +84,6 @@ def command(args: argparse.Namespace) -> list[dict[str, Any]]:
         if args.by or bool(args.id) == args.all:
             raise wrong(args, "a client confirms what it has made itself", "--id ID, or --all")
         return []
-    if verb == "openings" and args.seen:
-        return [{"do": "openings"}, {"do": "seen"}]
     said: dict[str, Any] = {"do": verb}
     if verb == "list":
         said |= {"owner": args.owner or "", "by": args.by or ""}

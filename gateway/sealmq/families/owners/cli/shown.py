@@ -18,8 +18,6 @@ def show(args: argparse.Namespace, answer: Answer) -> None:
     if args.json:
         print(json.dumps(answer))
         return
-    if "seen" in answer and "openings" not in answer:
-        return
     for line in _LINES[args.verb](answer):
         print(line)
 
