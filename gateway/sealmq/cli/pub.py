@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from .errors import OK, OperatorError
 
@@ -131,12 +131,18 @@ def _message(args: argparse.Namespace) -> bytes:
     if args.message is not None:
         return os.fsencode(args.message)
     if args.stdin_file:
-        return sys.stdin.buffer.read(_MAX + 1)
+        return _stdin().buffer.read(_MAX + 1)
     try:
         with Path(args.file).open("rb") as file:
             return file.read(_MAX + 1)
     except OSError as error:
         raise OperatorError(f"{args.file}: {error.strerror or error}") from None
+
+
+def _stdin() -> TextIO:
+    if sys.stdin is None:
+        raise OperatorError("standard input is closed")
+    return sys.stdin
 
 
 async def _publish(args: argparse.Namespace, message: bytes | None) -> int:
@@ -190,6 +196,7 @@ async def _lines(client: Client, args: argparse.Namespace) -> int:
     from .acting import told
 
     codes: list[int] = []
+    stdin = _stdin().fileno()
     places = asyncio.Semaphore(_PIPELINE)
 
     async def one(line: bytes, number: int) -> None:
@@ -207,7 +214,7 @@ async def _lines(client: Client, args: argparse.Namespace) -> int:
     try:
         async with asyncio.TaskGroup() as group:
             number = 0
-            async for line in _lines_of(sys.stdin.fileno()):
+            async for line in _lines_of(stdin):
                 await places.acquire()
                 number += 1
                 group.create_task(one(line, number), name="pub line")

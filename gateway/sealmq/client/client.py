@@ -57,9 +57,9 @@ class Client:
     default when `identity` holds none yet or there is a state. renew: another way to new roots.
     on_notice: told of refusals that no call raises (QoS 0). on_state: told in words what becomes of
     the connection. on_news: told what a policy family tells without having been asked. on_release:
-    with Options.settle told of each PUBREL, which `complete` answers. on_lost: told of each
-    subscription that is refused in a new connection; what passes is asked for again. Errors: see
-    `sealmq.client.errors` and `sealmq_spec.errors`.
+    with Options.settle told of each PUBREL, which `complete` answers; without it each is answered
+    at once. on_lost: told of each subscription that is refused in a new connection; what passes is
+    asked for again. Errors: see `sealmq.client.errors` and `sealmq_spec.errors`.
     """
 
     def __init__(
@@ -133,6 +133,8 @@ class Client:
         """
         if self._live:
             raise Closed("the client is connected already; disconnect first")
+        if self.options.will is not None:
+            _checked(self.options.will.topic)
         self._fresh()
         self._live = True
         try:
@@ -275,10 +277,12 @@ class Client:
         wanted = self._wanted(filters, qos, said)
         answers: list[int | Refused] = []
         for i in range(0, len(wanted), FILTERS):
-            answers += await self._running().ask(wanted[i : i + FILTERS], True, within)
-        for one, answer in zip(wanted, answers, strict=True):
-            if not isinstance(answer, Refused):
-                self._life.filters[one.wire] = qos
+            some = wanted[i : i + FILTERS]
+            answers += await self._running().ask(some, True, within)
+            # The connection may be another one when the next ones are asked for.
+            for one, answer in zip(some, answers[i:], strict=True):
+                if not isinstance(answer, Refused):
+                    self._life.filters[one.wire] = qos
         return answers
 
     async def unsubscribe(

@@ -12,7 +12,15 @@ from functools import partial
 
 from sealmq.loops import first_error
 from sealmq.mqtt import build
-from sealmq_spec.errors import Denied, RateLimited, SealError, Stale, Unavailable, Unsupported
+from sealmq_spec.errors import (
+    Denied,
+    RateLimited,
+    SealError,
+    Stale,
+    TooLarge,
+    Unavailable,
+    Unsupported,
+)
 
 from . import events as ev
 from .backoff import Backoff
@@ -43,7 +51,7 @@ _ASK_AGAIN_S, _ASK_AGAIN_MOST_S = 5.0, 60.0
 _DAY_MS = 86_400_000
 _BACKLOG = 4 * 1024 * 1024
 # Trying again would not help with these; of CONNACK's codes, 3 aside, nothing will either.
-_FINAL = (ConnectRefused, StateError, Denied, Unsupported)
+_FINAL = (ConnectRefused, StateError, Denied, TooLarge, Unsupported)
 
 
 class _Fresh(Exception):
@@ -132,7 +140,13 @@ class Life:
         """The first connection, welcomed, tried again for so long. Raises what prevents it."""
         try:
             await self._boots.open()
-            self._use(await self._first_connection(within))
+            opened = await self._first_connection(within)
+            if self.error is not None:
+                # `stop` came before there was a connection that it could end.
+                self._opened = opened
+                await self.stop()
+                raise self.error
+            self._use(opened)
         except BaseException:
             self._boots.close()
             raise
