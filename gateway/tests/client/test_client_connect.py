@@ -134,7 +134,7 @@ def test_at_the_end_of_boot_a_higher_generation_begins_from_1(tmp_path: Path) ->
 def test_a_mediator_that_says_behind_for_ever_is_given_up() -> None:
     async def story(peer: Peer) -> None:
         peer.knobs.floor = 0xFFFFFF
-        with pytest.raises(ConnectFailed, match="5 times"):
+        with pytest.raises(ConnectFailed, match="12 times"):
             await client_of(peer).connect()
 
     play(story)
@@ -152,6 +152,20 @@ def test_a_lent_identity_starts_at_boot_1_and_never_asks_for_roots() -> None:
         with pytest.raises(NotAuthorised):
             await Client(lent, "127.0.0.1", peer.port, options=QUICK).connect()
         assert len(peer.site.asked) == asked
+
+    play(story)
+
+
+def test_several_that_act_as_one_client_may_begin_in_the_same_moment() -> None:
+    """A script's `sealmq pub ... &`: each takes the boot that the others take."""
+
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as owner:
+            lent = owner.identity
+            crowd = [Client(lent, "127.0.0.1", peer.port, options=QUICK) for _ in range(10)]
+            await asyncio.gather(*(client.connect() for client in crowd))
+            assert len({client.boot for client in crowd}) == len(crowd)
+            await asyncio.gather(*(client.disconnect() for client in crowd))
 
     play(story)
 
