@@ -205,6 +205,7 @@ def _check_private(path: str) -> None:
 
 def check_who(args: argparse.Namespace) -> None:
     """SITE with --client, or --enrolment; the rest belongs to the latter."""
+    check_values(args, (str.encode, (args.client,)))
     if args.enrolment:
         if args.site or args.client:
             raise _usage(args, "both SITE and --enrolment", "an enrolment says who and where")

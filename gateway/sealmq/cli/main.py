@@ -87,9 +87,12 @@ class Parser(argparse.ArgumentParser):
             self.intermixed = True
 
     def error(self, message: str) -> NoReturn:
+        hints = [f"{self.prog} --help"]
+        if message.endswith("expected one argument"):
+            option = message.removeprefix("argument ").partition(":")[0].partition("/")[0]
+            hints.insert(0, f"one that begins with -: {option}=-...")
         # A word may be a broken family's.
-        hint = "\n".join([f"{self.prog} --help", *map(str, registry.broken())])
-        raise UsageError(message, hint=hint)
+        raise UsageError(message, hint="\n".join([*hints, *map(str, registry.broken())]))
 
 
 def commands() -> dict[str, Callable[[], Command]]:
@@ -170,7 +173,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words and words[0] in beside.PROGRAMS:
             beside.run(words[0], words[1:])
         known = words and (words[0] in _GENERAL or words[0] in commands())
-        args = build(words[:1] if known else ()).parse_args(words)
+        args, left = build(words[:1] if known else ()).parse_known_args(words)
+        if left:
+            what = f"unrecognized arguments: {' '.join(left)}"
+            raise UsageError(what, hint=f"sealmq {args.command} --help")
         run = cast(Callable[[argparse.Namespace], int], args._run)
         code = run(args)
         if sys.stdout is not None:  # a package's script may have none

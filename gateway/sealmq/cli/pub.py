@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from .errors import OK, OperatorError
 
@@ -131,12 +131,19 @@ def _message(args: argparse.Namespace) -> bytes:
     if args.message is not None:
         return os.fsencode(args.message)
     if args.stdin_file:
-        return _stdin().buffer.read(_MAX + 1)
+        return _read(_stdin().buffer, "standard input")
     try:
         with Path(args.file).open("rb") as file:
-            return file.read(_MAX + 1)
+            return _read(file, args.file)
     except OSError as error:
         raise OperatorError(f"{args.file}: {error.strerror or error}") from None
+
+
+def _read(file: BinaryIO, name: str) -> bytes:
+    data = file.read(_MAX + 1)
+    if len(data) > _MAX:
+        raise OperatorError(f"{name}: it has more than {_MAX} bytes", "a message has no more")
+    return data
 
 
 def _stdin() -> TextIO:

@@ -287,7 +287,8 @@ def config(folder: Path, listen: str, rest: str = "", password: bool = True, mor
 
 
 def test_only_who_may_is_let_in_by_a_configuration(tmp_path: Path) -> None:
-    assert config(tmp_path, "./run.sock", password=False).doors[0].path == Path("./run.sock")
+    for text in ("./run.sock", str(tmp_path / "run.sock")):
+        assert config(tmp_path, text, password=False).doors[0].path == tmp_path / "run.sock"
     assert config(tmp_path, "127.0.0.1:1884").users["ha"].password == b"long enough"
     assert config(tmp_path, "localhost:1884").doors[0].host == "127.0.0.1"
     assert config(tmp_path, "127.0.0.1:1", password=False, more="anonymous = true").anonymous

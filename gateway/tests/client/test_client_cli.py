@@ -270,6 +270,41 @@ def test_streams_that_cannot_be_used_are_told(
     play(story)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("pub", "s", "--client", "c", "-t", "a", "-m", "-1e-5"),
+         "argument -m/--message: expected one argument\n"
+         "hint: one that begins with -: -m=-...\nsealmq pub --help\n"),
+        (("sub", "s", "--client", "c", "a/#"),
+         "unrecognized arguments: a/#\nhint: sealmq sub --help\n"),
+        (("pub", "s", "--client", "\udcff", "-t", "a", "-m", "1"),
+         "what is not UTF-8 can be no filter and no name\n"),
+    ],
+)  # fmt: skip
+def test_what_people_type_who_know_mosquitto_pub(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) in (1, 2)
+    assert capsys.readouterr().err == f"sealmq: {said}"
+
+
+@pytest.mark.parametrize("by", ["-f", "-s"])
+def test_a_message_that_is_too_large_is_not_given_a_size_that_it_has_not(
+    tmp_path: Path, by: str
+) -> None:
+    async def story(peer: Peer) -> None:
+        large = bytes(2_000_000)
+        (tmp_path / "large").write_bytes(large)
+        words = ("-f", str(tmp_path / "large")) if by == "-f" else ("-s",)
+        stdin = large if by == "-s" else b""
+        done = await Program(peer, tmp_path).run("pub", "-t", "t", *words, stdin=stdin)
+        assert done.code == 1
+        assert "more than 1048576 bytes" in done.err
+
+    play(story)
+
+
 def test_a_client_id_that_is_no_text_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["sub", "site", "--client", "c", "-t", "a", "-i", "\udcff"]
     assert main(words) == 1
