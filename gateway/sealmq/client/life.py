@@ -414,7 +414,8 @@ class Life:
                     return True
                 raise Unavailable("the key generator has no newer epoch yet")
             except (ClientError, SealError) as error:
-                if final(error):
+                # A disk that is full, say, may have room again.
+                if final(error) and not isinstance(error, StateError):
                     raise
                 # The epoch held is good until its hand-over ends: time to try again.
                 self._tell(f"no new roots: {error}")
