@@ -402,7 +402,9 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     elif row["disabled"]:
         state = "disabled"
     else:
-        state = "provisioned" if row["gen"] else "new"
+        # At a change of epochs a client gets its next generation in the connection that it has, and
+        # proves it in the next one.
+        state = "provisioned" if row["gen"] or row["pending"] else "new"
     return row | {"suite": suites[row["suite"]], "state": state}
 
 

@@ -22,6 +22,12 @@ class ClientError(Exception):
             self.hint = hint
 
 
+def in_words(error: Exception) -> str:
+    """The error, with what to do about it if that is known."""
+    hint = getattr(error, "hint", None)
+    return f"{error} ({hint})" if hint else str(error)
+
+
 class ConnectFailed(ClientError):
     """No TCP connection to the mediator, or no answer to CONNECT in time."""
 

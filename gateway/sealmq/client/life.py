@@ -37,6 +37,7 @@ from .errors import (
     ServerUnavailable,
     StateError,
     TimedOut,
+    in_words,
 )
 from .randomness import mono_ms, new_nonce
 from .state import own_epoch
@@ -165,7 +166,7 @@ class Life:
                         if final(error):
                             raise
                         failed = error
-                        self._tell(f"{error}; trying again")
+                        self._tell(f"{in_words(error)}; trying again")
                     await asyncio.sleep(self._backoff.next())
                 failed = self.error
         except TimeoutError:
@@ -246,7 +247,7 @@ class Life:
                     if not self._options.reconnect or final(error):
                         raise
                     self._desk.dropped(error)
-                    said = str(error)
+                    said = in_words(error)
                 finally:
                     await self._drop()
                 if said:
@@ -265,7 +266,7 @@ class Life:
             except (ClientError, SealError) as error:
                 if not self._options.reconnect or final(error):
                     raise
-                self._tell(str(error))
+                self._tell(in_words(error))
             wait = self._backoff.next()
 
     async def _connection(self) -> None:

@@ -360,6 +360,25 @@ def test_a_peer_that_closes_at_once_is_a_typed_error() -> None:
     play(story)
 
 
+def test_who_waits_is_told_what_to_do_about_a_secret_that_was_rotated() -> None:
+    """Who asks for keys with another secret has its connection closed, without a word."""
+
+    async def story(peer: Peer) -> None:
+        told: list[str] = []
+        peer.knobs.say_nothing = True
+        client = Client.from_enrolment(peer.enrolment(), on_state=told.append)
+        connecting = asyncio.create_task(client.connect(within=600))
+        await until(lambda: bool(peer.links))
+        peer.link.cut()
+        await until(lambda: bool(told))
+        await client.disconnect()
+        with pytest.raises(Closed):
+            await connecting
+        assert "`sealmq client rotate`" in told[0]
+
+    play(story)
+
+
 def test_a_will_goes_out_sealed_and_untimed() -> None:
     async def story(peer: Peer) -> None:
         will = Will("app/gone", b"farewell", qos=1, retain=True, life=255)

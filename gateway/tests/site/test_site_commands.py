@@ -26,6 +26,7 @@ import zxingcpp
 from kg.helpers import MadeSite, make_site
 from sealmq.bridge import told
 from sealmq.cli import enrolment as enrolment_file
+from sealmq.cli.client import _shown as shown
 from sealmq.cli.client import read_rows
 from sealmq.cli.main import main
 from sealmq.families.purposes.settings import read as settings_of
@@ -857,6 +858,16 @@ def test_client_list(site: MadeSite, capsys: pytest.CaptureFixture[str]) -> None
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["NUMBER", "NAME", "LABEL", "KIND", "STATE"]
     assert lines[-1].split() == ["-", "late-one", "none", "device", "not", "yet", "known"]
+
+
+@pytest.mark.parametrize(
+    ("gen", "pending", "state"),
+    # After a change of epochs each that is connected has a generation that it has not proved yet.
+    [(0, 0, "new"), (3, 0, "provisioned"), (0, 4, "provisioned")],
+)
+def test_a_client_is_new_until_it_was_given_keys(gen: int, pending: int, state: str) -> None:
+    row = {"suite": 1, "removed": False, "disabled": False, "gen": gen, "pending": pending}
+    assert shown(row)["state"] == state
 
 
 def test_commands_name_what_is_no_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
