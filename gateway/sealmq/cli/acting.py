@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
-import stat
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -25,6 +23,7 @@ from sealmq.client import (
     Refused,
     TimedOut,
 )
+from sealmq.client.client import check_private
 from sealmq.client.lent import LendRefused, lent_client
 from sealmq.families import registry
 from sealmq.families.manifest import Manifest, Says
@@ -160,7 +159,7 @@ async def client_of(
 ) -> Client:
     """The client that the arguments name, not yet connected."""
     if args.enrolment:
-        _check_private(args.enrolment)
+        check_private(args.enrolment)
         state = args.state or f"{args.enrolment}.state"
         return Client.from_enrolment(
             args.enrolment,
@@ -190,17 +189,6 @@ async def asking_client(args: argparse.Namespace) -> Client:
         reconnect=False,
     )
     return await client_of(args, options)
-
-
-def _check_private(path: str) -> None:
-    """An enrolment that others can read is none any more: refused, as ssh refuses such a key."""
-    mode = os.stat(path).st_mode
-    if stat.S_ISREG(mode) and mode & 0o077:
-        raise OperatorError(
-            f"{path} holds a secret and others can read it (mode {mode & 0o777:04o})",
-            hint=f"chmod 600 {path} (on a stick without modes: copy it first); if somebody has "
-            "read it: sealmq client rotate",
-        )
 
 
 def check_who(args: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ import copy
 import functools
 import json
 import os
+import stat
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +35,7 @@ from sealmq_spec.topics import check_filter, check_topic, is_reserved
 from .boot import Boots
 from .desk import Desk
 from .door import Door, Renew
-from .errors import Closed, Refused
+from .errors import Closed, Exposed, Refused
 from .life import FILTERS, Life
 from .operations import Draft, Operations, Sealed, Wanted
 from .randomness import mono_ms
@@ -509,6 +510,19 @@ def read_enrolment(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     if not isinstance(data, dict):
         raise Malformed(f"{os.fspath(path)} is no enrolment file: it is no JSON object")
     return data
+
+
+def check_private(path: str | os.PathLike[str]) -> None:
+    """An enrolment that others can read is none any more: refused, as ssh refuses such a key.
+    Exposed, OSError."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISREG(mode) and mode & 0o077:
+        shown = os.fspath(path)
+        raise Exposed(
+            f"{shown} holds a secret and others can read it (mode {mode & 0o777:04o})",
+            f"chmod 600 {shown} (on a stick without modes: copy it first); if somebody has "
+            "read it: sealmq client rotate",
+        )
 
 
 def address(enrolment: Mapping[str, Any]) -> tuple[str, int]:

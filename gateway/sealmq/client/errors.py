@@ -75,6 +75,10 @@ class StateError(ClientError):
     """The state file cannot be used."""
 
 
+class Exposed(ClientError):
+    """Others can read the enrolment."""
+
+
 class Closed(ClientError):
     """The client is not connected: before `connect`, or after `disconnect`."""
 
