@@ -41,7 +41,7 @@ class Wallet:
 
     @classmethod
     async def of(cls, user: User) -> Wallet:
-        """Exposed, StateError, Malformed, OSError; GatewayDown, LendRefused for one that is lent."""
+        """Exposed, StateError, Malformed, OSError; GatewayDown, LendRefused where it is lent."""
         if user.enrolment is None:
             lent = await borrowed(user.site, user.client)
             return cls(lent.identity, lent.host, lent.port, lent.boot, lent.again)
