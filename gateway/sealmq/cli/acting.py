@@ -49,8 +49,11 @@ stderr; 27 timed out; 130 interrupted
 """
 
 
-def add_who(parser: argparse.ArgumentParser) -> None:
-    """The arguments that say as whom, and to which mediator."""
+def add_who(parser: argparse.ArgumentParser, letters: bool = False) -> None:
+    """The arguments that say as whom, and to which mediator. letters: by mosquitto_pub's, too. Its
+    -h is no help, which would be printed, with 0 as exit code; such a parser resolves conflicts."""
+    host = ["-h", "--host"] if letters else ["--host"]
+    port = ["-p", "--port"] if letters else ["--port"]
     parser.add_argument(
         "site", metavar="SITE", nargs="?", help="the site's folder, on the gateway's machine"
     )
@@ -64,9 +67,9 @@ def add_who(parser: argparse.ArgumentParser) -> None:
         help="with --enrolment: what is kept between runs (default: the enrolment's name with "
         ".state behind it)",
     )
-    parser.add_argument("--host", help="with --enrolment: another mediator address")
+    parser.add_argument(*host, help="with --enrolment: another mediator address")
     parser.add_argument(
-        "--port", type=int, metavar="PORT", help="with --enrolment: another mediator port"
+        *port, type=int, metavar="PORT", help="with --enrolment: another mediator port"
     )
 
 

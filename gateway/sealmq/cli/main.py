@@ -90,7 +90,7 @@ class Parser(argparse.ArgumentParser):
         hints = [f"{self.prog} --help"]
         if message.endswith("expected one argument"):
             option = message.removeprefix("argument ").partition(":")[0].partition("/")[0]
-            hints.insert(0, f"one that begins with -: {option}=-...")
+            hints.append(f"one that begins with -: {option}=-...")
         # A word may be a broken family's.
         raise UsageError(message, hint="\n".join([*hints, *map(str, registry.broken())]))
 

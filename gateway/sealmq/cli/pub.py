@@ -45,10 +45,11 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 
     parser = sub.add_parser(
         "pub",
+        conflict_handler="resolve",
         help="publish a message as a client, as mosquitto_pub does",
         description="Publish as a client. It succeeds when the gateway has accepted the message.",
     )
-    add_who(parser)
+    add_who(parser, letters=True)
     parser.add_argument("-t", "--topic", metavar="TOPIC", help="the topic")
     parser.add_argument("-m", "--message", metavar="MSG", help="the message")
     parser.add_argument("-f", "--file", metavar="FILE", help="the content of a file")

@@ -50,11 +50,12 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     )
     parser = sub.add_parser(
         "sub",
+        conflict_handler="resolve",
         help="subscribe as a client and print messages, as mosquitto_sub does",
         description="Subscribe as a client and print what arrives.",
         epilog=examples + CODES,
     )
-    add_who(parser)
+    add_who(parser, letters=True)
     parser.add_argument(
         "-t",
         "--topic",
@@ -72,8 +73,8 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         "-c",
         "--disable-clean-session",
         action="store_true",
-        help="a session that goes on where the last one with the same -i ended; the embedded "
-        "broker keeps none",
+        help="a session that goes on where the last one with the same -i ended, after what was "
+        "printed; the embedded broker keeps none",
     )
     parser.add_argument(
         "-x",

@@ -239,6 +239,16 @@ def test_sub_acknowledges_what_it_has_printed_and_nothing_else(
     play(story)
 
 
+@pytest.mark.parametrize("words", [("pub", "-m", "1"), ("sub",)])
+def test_host_and_port_have_mosquitto_s_letters(tmp_path: Path, words: tuple[str, ...]) -> None:
+    async def story(peer: Peer) -> None:
+        done = await Program(peer, tmp_path).run(words[0], "-h", "a..b", "-t", "t", *words[1:])
+        assert (done.code, done.out) == (1, b"")
+        assert done.err == "sealmq: 'a..b' is no name of a host\n"
+
+    play(story)
+
+
 async def redirected(peer: Peer, folder: Path, how: str, *words: str) -> Done:
     """A command whose streams a shell has redirected so. Its interpreter begins with them."""
     python = sys.executable, "-m", "sealmq.cli"
@@ -275,9 +285,12 @@ def test_streams_that_cannot_be_used_are_told(
     [
         (("pub", "s", "--client", "c", "-t", "a", "-m", "-1e-5"),
          "argument -m/--message: expected one argument\n"
-         "hint: one that begins with -: -m=-...\nsealmq pub --help\n"),
+         "hint: sealmq pub --help\none that begins with -: -m=-...\n"),
         (("sub", "s", "--client", "c", "a/#"),
          "unrecognized arguments: a/#\nhint: sealmq sub --help\n"),
+        (("pub", "s", "--client", "c", "-h", "broker", "-p", "1883", "-t", "a", "-m", "1"),
+         "--state, --host or --port with SITE; they go with --enrolment\n"
+         "hint: sealmq pub --help\n"),
         (("pub", "s", "--client", "\udcff", "-t", "a", "-m", "1"),
          "what is not UTF-8 can be no filter and no name\n"),
     ],
