@@ -51,7 +51,7 @@ stderr; 27 timed out; 130 interrupted
 
 def add_who(parser: argparse.ArgumentParser, letters: bool = False) -> None:
     """The arguments that say as whom, and to which mediator. letters: by mosquitto_pub's, too. Its
-    -h is no help, which would be printed, with 0 as exit code; such a parser resolves conflicts."""
+    -h is no help, which would be printed, with 0 as exit code."""
     host = ["-h", "--host"] if letters else ["--host"]
     port = ["-p", "--port"] if letters else ["--port"]
     parser.add_argument(

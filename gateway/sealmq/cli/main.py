@@ -67,12 +67,20 @@ Each command tells more: sealmq COMMAND --help
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with our error handler, texts kept as written, and no guessing of options."""
+    """argparse with our error handler, texts kept as written, and no guessing of options.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    short_help: whether -h is the help, as --help is.
+    """
+
+    def __init__(self, *args: Any, short_help: bool = True, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         kwargs.setdefault("allow_abbrev", False)
+        if not short_help:
+            kwargs["add_help"] = False
         super().__init__(*args, **kwargs)
+        if not short_help:
+            self.add_help = True
+            self.add_argument("--help", action="help", help="show this help message and exit")
         # Whether words of a list may stand before and after options, as in `SITE --json NAME`.
         self.intermixed = False
 

@@ -45,7 +45,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 
     parser = sub.add_parser(
         "pub",
-        conflict_handler="resolve",
+        short_help=False,
         help="publish a message as a client, as mosquitto_pub does",
         description="Publish as a client. It succeeds when the gateway has accepted the message.",
     )

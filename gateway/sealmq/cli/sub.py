@@ -50,7 +50,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     )
     parser = sub.add_parser(
         "sub",
-        conflict_handler="resolve",
+        short_help=False,
         help="subscribe as a client and print messages, as mosquitto_sub does",
         description="Subscribe as a client and print what arrives.",
         epilog=examples + CODES,
