@@ -69,6 +69,7 @@ class BlockingClient:
     def disconnect(self) -> None:
         """As `Client.disconnect`. Nothing happens when it was done before."""
         if self._loop is not None:
+            self._may_block()
             try:
                 self.run(self.client.disconnect())
             finally:
@@ -162,9 +163,11 @@ class BlockingClient:
         if self._loop is None:
             work.close()
             raise Closed("the client is not connected")
-        if threading.current_thread() is self._thread:
+        try:
+            self._may_block()
+        except Misuse:
             work.close()
-            raise Misuse("a call that blocks, in the thread that serves the connection: hand it on")
+            raise
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -176,6 +179,11 @@ class BlockingClient:
             raise
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _may_block(self) -> None:
+        """Misuse in the thread that serves the connection."""
+        if threading.current_thread() is self._thread:
+            raise Misuse("a call that blocks, in the thread that serves the connection: hand it on")
 
     def _end(self) -> None:
         """The loop ends, and with it every call that other threads still wait in."""
