@@ -152,6 +152,7 @@ class Life:
             self._boots.close()
             raise
         self._task = asyncio.create_task(self._serve(), name="sealmq client")
+        self._task.add_done_callback(self._served)
 
     async def _first_connection(self, within: float) -> Opened:
         if not self._options.reconnect or within <= 0:
@@ -196,6 +197,12 @@ class Life:
             if opened is not None:
                 await opened.wire.close()
             self._boots.close()
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        # `stop` has said so before. Others: whoever cancels all tasks, or a loop's end.
+        if task.cancelled() and self.error is None:
+            why = "the task that serves the connection was cancelled, or its event loop has ended"
+            self._end(ConnectionLost(why, "disconnect, and connect again"))
 
     def _end(self, error: Exception) -> None:
         if self.error is None:

@@ -461,6 +461,25 @@ def test_messages_ends_with_disconnect_and_raises_at_a_loss() -> None:
     play(story)
 
 
+def test_nobody_waits_for_a_client_whose_task_others_have_cancelled() -> None:
+    async def story(peer: Peer) -> None:
+        client = client_of(peer)
+        await client.connect()
+        waiting = asyncio.create_task(client.receive())
+        [task] = [task for task in asyncio.all_tasks() if task.get_name() == "sealmq client"]
+        task.cancel()
+        with pytest.raises(ConnectionLost, match="was cancelled"):
+            async with asyncio.timeout(20):
+                await waiting
+        with pytest.raises(ConnectionLost, match="was cancelled"):
+            await client.publish("a", b"1", qos=1)
+        await client.disconnect()
+        async with client:
+            await client.publish("a", b"1", qos=1)
+
+    play(story)
+
+
 def test_what_arrived_before_a_loss_is_still_delivered() -> None:
     async def story(peer: Peer) -> None:
         async with client_of(peer) as client:
