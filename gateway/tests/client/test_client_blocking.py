@@ -6,6 +6,7 @@ import asyncio
 import errno
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -119,7 +120,8 @@ def test_a_call_that_blocks_is_an_error_where_it_would_block_the_connection() ->
         failed: list[Exception] = []
 
         def on_state(what: str) -> None:
-            for call in (lambda: made[0].publish("a", b"1"), made[0].disconnect):
+            calls: list[Callable[[], None]] = [partial(made[0].publish, "a", b"1")]
+            for call in [*calls, made[0].disconnect]:
                 try:
                     call()
                 except Misuse as error:
