@@ -27,7 +27,7 @@ from sealmq.families import registry
 from sealmq.feedback import NAME, Said
 from sealmq.mqtt import build
 from sealmq_spec.const import CLEAR, LIFE_FOREVER, LIVE, MAX_PAYLOAD, RETAINED
-from sealmq_spec.errors import Denied, Malformed, TooLarge, from_notice
+from sealmq_spec.errors import Denied, Malformed, Misuse, TooLarge, from_notice
 from sealmq_spec.identity import Identity
 from sealmq_spec.tlv import EMPTY, publishers
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
@@ -546,7 +546,17 @@ def _draft(
     put: Mapping[str, Sequence[str]] | None,
 ) -> Draft:
     raw = _checked(topic)
-    data = payload.encode() if isinstance(payload, str) else bytes(payload)
+    try:
+        if isinstance(payload, str):
+            data = payload.encode()
+        else:
+            # Not bytes(21), which has 21 zeros.
+            data = payload if type(payload) is bytes else bytes(memoryview(payload))
+    except UnicodeEncodeError:
+        raise Malformed("a payload of text that UTF-8 cannot hold") from None
+    except TypeError:
+        what = f"a payload of type {type(payload).__name__}; it is bytes or a text"
+        raise Misuse(what) from None
     if len(data) > MAX_PAYLOAD:
         raise TooLarge(f"a payload of {len(data)} bytes; at most {MAX_PAYLOAD} are taken")
     if qos not in (0, 1, 2):
