@@ -99,8 +99,12 @@ class Parser(argparse.ArgumentParser):
         if message.endswith("expected one argument"):
             option = message.removeprefix("argument ").partition(":")[0].partition("/")[0]
             hints.append(f"one that begins with -: {option}=-...")
-        # A word may be a broken family's.
-        raise UsageError(message, hint="\n".join([*hints, *map(str, registry.broken())]))
+        raise _wrong_words(message, *hints)
+
+
+# A word may be a broken family's.
+def _wrong_words(what: str, *hints: str) -> UsageError:
+    return UsageError(what, hint="\n".join([*hints, *map(str, registry.broken())]))
 
 
 def commands() -> dict[str, Callable[[], Command]]:
@@ -184,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args, left = build(words[:1] if known else ()).parse_known_args(words)
         if left:
             what = f"unrecognized arguments: {' '.join(left)}"
-            raise UsageError(what, hint=f"sealmq {args.command} --help")
+            raise _wrong_words(what, f"sealmq {args.command} --help")
         run = cast(Callable[[argparse.Namespace], int], args._run)
         code = run(args)
         if sys.stdout is not None:  # a package's script may have none
