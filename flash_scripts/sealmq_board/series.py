@@ -123,7 +123,7 @@ def clients(args: argparse.Namespace) -> list[Enrolment]:
 
 def _names(path: Path) -> list[str]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             if "name" not in (reader.fieldnames or ()):
                 raise BoardError(

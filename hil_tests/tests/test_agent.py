@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import queue
+import shutil
 import signal
 import socket
 import sqlite3
@@ -42,7 +43,7 @@ class Agent:
         self.socket = folder / "mqtt.sock"
         for name, label in (("ha", "monitor"), ("plc", "m1-temp")):
             file = site.enrol(f"agent-{name}", label)
-            (folder / f"{name}.json").write_bytes(file.read_bytes())
+            shutil.copy(file, folder / f"{name}.json")
         password = folder / "password"
         password.write_text(PASSWORD + "\n")
         password.chmod(0o600)

@@ -29,8 +29,8 @@ def text(options: dict[str, Any], name: str, right: str) -> str:
     return value
 
 
-def config_of(options: dict[str, Any], data: Path, config: Path) -> tuple[str, str]:
-    """agent.toml, and the password. Wrong."""
+def config_of(options: dict[str, Any], data: Path, config: Path) -> tuple[str, str, str]:
+    """agent.toml, the password, and the enrolment. Wrong, OSError."""
     enrolment = text(
         options, "enrolment", "the name of a file in the add-on's configuration folder"
     )
@@ -54,7 +54,7 @@ def config_of(options: dict[str, Any], data: Path, config: Path) -> tuple[str, s
         client = text(one, "client", "a client of the site")
         senders.setdefault(client, []).append(text(one, "filter", "a filter of its topics"))
     user: dict[str, Any] = {
-        "enrolment": str(file),
+        "enrolment": str(data / "enrolment"),
         "state": str(data / f"{enrolment}.state"),
         "password_file": str(data / "password"),
         "discovery": {"senders": senders},
@@ -64,7 +64,7 @@ def config_of(options: dict[str, Any], data: Path, config: Path) -> tuple[str, s
         "spool": str(data / "spool"),
         "users": {name: user},
     }
-    return tomlkit.dumps(said), password
+    return tomlkit.dumps(said), password, file.read_text()
 
 
 def write(path: Path, content: str) -> None:
@@ -82,12 +82,14 @@ def main(words: list[str]) -> int:
     data, config = map(Path, words)
     try:
         options = json.loads((data / "options.json").read_text())
-        toml, password = config_of(options, data, config)
+        toml, password, enrolment = config_of(options, data, config)
     except (OSError, ValueError, Wrong) as error:
         print(f"sealmq agent: {error}", file=sys.stderr)
         return 2
     os.umask(0o077)
     write(data / "password", password + "\n")
+    # What was copied there by a share is readable by others, and the folder is not ours to change.
+    write(data / "enrolment", enrolment)
     write(data / "agent.toml", toml)
     program = Path(sys.executable).with_name("sealmq")
     # No shell, and nothing of an option among the words.

@@ -29,6 +29,7 @@ from sealmq.client import (
     Refused,
 )
 from sealmq.client.backoff import Backoff
+from sealmq.client.errors import in_words
 from sealmq.client.values import Will
 from sealmq.families import registry
 from sealmq_spec.const import LIFE_FOREVER
@@ -136,7 +137,7 @@ class Account:
                 self._client = None
                 denied = isinstance(error, Denied | NotAuthorised)
                 self.refusal = Refusal("denied", "", str(error)) if denied else None
-                log.warning("%s", f"{self._user}: {error}")
+                log.warning("%s", f"{self._user}: {in_words(error)}")
             except asyncio.CancelledError:
                 self._ended = True
                 if self._timer is not None:

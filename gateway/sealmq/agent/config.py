@@ -9,7 +9,7 @@ import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -178,7 +178,7 @@ def read(path: Path) -> Config:
     if (certificate is None) != (key is None):
         raise BadConfig(f"{path}: certificate and key go together")
     config = Config(
-        [door(text) for text in at.texts("listen")],
+        [_beside(path, door(text)) for text in at.texts("listen")],
         users,
         at.path("spool") or path.with_suffix(".spool"),
         at.flag("anonymous"),
@@ -190,6 +190,10 @@ def read(path: Path) -> Config:
     at.table("users").end()
     at.end()
     return checked(config)
+
+
+def _beside(file: Path, one: Door) -> Door:
+    return one if one.path is None else replace(one, path=file.parent / one.path)
 
 
 def _user(at: _At) -> User:

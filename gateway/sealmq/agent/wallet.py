@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from sealmq.client import Client, Notice, Options, Refused
-from sealmq.client.client import address, read_enrolment
+from sealmq.client.client import address, check_private, read_enrolment
 from sealmq.client.door import Renew, asked
 from sealmq.client.lent import borrowed
 from sealmq.client.opening import Quarantine, take_answer
@@ -41,10 +41,11 @@ class Wallet:
 
     @classmethod
     async def of(cls, user: User) -> Wallet:
-        """StateError, Malformed, OSError; GatewayDown, LendRefused for a client that is lent."""
+        """Exposed, StateError, Malformed, OSError; GatewayDown, LendRefused where it is lent."""
         if user.enrolment is None:
             lent = await borrowed(user.site, user.client)
             return cls(lent.identity, lent.host, lent.port, lent.boot, lent.again)
+        check_private(user.enrolment)
         data = read_enrolment(user.enrolment)
         host, port = address(data)
         state = user.state or user.enrolment.with_name(user.enrolment.name + ".state")

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
-import stat
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -25,6 +23,7 @@ from sealmq.client import (
     Refused,
     TimedOut,
 )
+from sealmq.client.client import check_private
 from sealmq.client.lent import LendRefused, lent_client
 from sealmq.families import registry
 from sealmq.families.manifest import Manifest, Says
@@ -50,8 +49,11 @@ stderr; 27 timed out; 130 interrupted
 """
 
 
-def add_who(parser: argparse.ArgumentParser) -> None:
-    """The arguments that say as whom, and to which mediator."""
+def add_who(parser: argparse.ArgumentParser, letters: bool = False) -> None:
+    """The arguments that say as whom, and to which mediator. letters: by mosquitto_pub's, too. Its
+    -h is no help, which would be printed, with 0 as exit code."""
+    host = ["-h", "--host"] if letters else ["--host"]
+    port = ["-p", "--port"] if letters else ["--port"]
     parser.add_argument(
         "site", metavar="SITE", nargs="?", help="the site's folder, on the gateway's machine"
     )
@@ -65,9 +67,9 @@ def add_who(parser: argparse.ArgumentParser) -> None:
         help="with --enrolment: what is kept between runs (default: the enrolment's name with "
         ".state behind it)",
     )
-    parser.add_argument("--host", help="with --enrolment: another mediator address")
+    parser.add_argument(*host, help="with --enrolment: another mediator address")
     parser.add_argument(
-        "--port", type=int, metavar="PORT", help="with --enrolment: another mediator port"
+        *port, type=int, metavar="PORT", help="with --enrolment: another mediator port"
     )
 
 
@@ -160,7 +162,7 @@ async def client_of(
 ) -> Client:
     """The client that the arguments name, not yet connected."""
     if args.enrolment:
-        _check_private(args.enrolment)
+        check_private(args.enrolment)
         state = args.state or f"{args.enrolment}.state"
         return Client.from_enrolment(
             args.enrolment,
@@ -192,19 +194,9 @@ async def asking_client(args: argparse.Namespace) -> Client:
     return await client_of(args, options)
 
 
-def _check_private(path: str) -> None:
-    """An enrolment that others can read is none any more: refused, as ssh refuses such a key."""
-    mode = os.stat(path).st_mode
-    if stat.S_ISREG(mode) and mode & 0o077:
-        raise OperatorError(
-            f"{path} holds a secret and others can read it (mode {mode & 0o777:04o})",
-            hint=f"chmod 600 {path} (on a stick without modes: copy it first); if somebody has "
-            "read it: sealmq client rotate",
-        )
-
-
 def check_who(args: argparse.Namespace) -> None:
     """SITE with --client, or --enrolment; the rest belongs to the latter."""
+    check_values(args, (str.encode, (args.client,)))
     if args.enrolment:
         if args.site or args.client:
             raise _usage(args, "both SITE and --enrolment", "an enrolment says who and where")

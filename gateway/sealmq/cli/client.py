@@ -246,7 +246,8 @@ def _wanted(args: argparse.Namespace) -> list[New]:
 def read_rows(path: Path) -> list[New]:
     """The rows of a CSV file: name and label, and if the first line names them kind and suite."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        # Spreadsheets begin a file of UTF-8 with a mark.
+        with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             columns = tuple(reader.fieldnames or ())
             if not {"name", "label"} <= set(columns) <= set(_COLUMNS):
@@ -401,7 +402,9 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     elif row["disabled"]:
         state = "disabled"
     else:
-        state = "provisioned" if row["gen"] else "new"
+        # At a change of epochs a client gets its next generation in the connection that it has, and
+        # proves it in the next one.
+        state = "provisioned" if row["gen"] or row["pending"] else "new"
     return row | {"suite": suites[row["suite"]], "state": state}
 
 

@@ -67,12 +67,20 @@ Each command tells more: sealmq COMMAND --help
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with our error handler, texts kept as written, and no guessing of options."""
+    """argparse with our error handler, texts kept as written, and no guessing of options.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    short_help: whether -h is the help, as --help is.
+    """
+
+    def __init__(self, *args: Any, short_help: bool = True, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         kwargs.setdefault("allow_abbrev", False)
+        if not short_help:
+            kwargs["add_help"] = False
         super().__init__(*args, **kwargs)
+        if not short_help:
+            self.add_help = True
+            self.add_argument("--help", action="help", help="show this help message and exit")
         # Whether words of a list may stand before and after options, as in `SITE --json NAME`.
         self.intermixed = False
 
@@ -87,9 +95,16 @@ class Parser(argparse.ArgumentParser):
             self.intermixed = True
 
     def error(self, message: str) -> NoReturn:
-        # A word may be a broken family's.
-        hint = "\n".join([f"{self.prog} --help", *map(str, registry.broken())])
-        raise UsageError(message, hint=hint)
+        hints = [f"{self.prog} --help"]
+        if message.endswith("expected one argument"):
+            option = message.removeprefix("argument ").partition(":")[0].partition("/")[0]
+            hints.append(f"one that begins with -: {option}=-...")
+        raise _wrong_words(message, *hints)
+
+
+# A word may be a broken family's.
+def _wrong_words(what: str, *hints: str) -> UsageError:
+    return UsageError(what, hint="\n".join([*hints, *map(str, registry.broken())]))
 
 
 def commands() -> dict[str, Callable[[], Command]]:
@@ -170,7 +185,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words and words[0] in beside.PROGRAMS:
             beside.run(words[0], words[1:])
         known = words and (words[0] in _GENERAL or words[0] in commands())
-        args = build(words[:1] if known else ()).parse_args(words)
+        args, left = build(words[:1] if known else ()).parse_known_args(words)
+        if left:
+            what = f"unrecognized arguments: {' '.join(left)}"
+            raise _wrong_words(what, f"sealmq {args.command} --help")
         run = cast(Callable[[argparse.Namespace], int], args._run)
         code = run(args)
         if sys.stdout is not None:  # a package's script may have none

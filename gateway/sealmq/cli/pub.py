@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from .errors import OK, OperatorError
 
@@ -45,10 +45,11 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 
     parser = sub.add_parser(
         "pub",
+        short_help=False,
         help="publish a message as a client, as mosquitto_pub does",
         description="Publish as a client. It succeeds when the gateway has accepted the message.",
     )
-    add_who(parser)
+    add_who(parser, letters=True)
     parser.add_argument("-t", "--topic", metavar="TOPIC", help="the topic")
     parser.add_argument("-m", "--message", metavar="MSG", help="the message")
     parser.add_argument("-f", "--file", metavar="FILE", help="the content of a file")
@@ -131,12 +132,25 @@ def _message(args: argparse.Namespace) -> bytes:
     if args.message is not None:
         return os.fsencode(args.message)
     if args.stdin_file:
-        return sys.stdin.buffer.read(_MAX + 1)
+        return _read(_stdin().buffer, "standard input")
     try:
         with Path(args.file).open("rb") as file:
-            return file.read(_MAX + 1)
+            return _read(file, args.file)
     except OSError as error:
         raise OperatorError(f"{args.file}: {error.strerror or error}") from None
+
+
+def _read(file: BinaryIO, name: str) -> bytes:
+    data = file.read(_MAX + 1)
+    if len(data) > _MAX:
+        raise OperatorError(f"{name}: it has more than {_MAX} bytes", "a message has no more")
+    return data
+
+
+def _stdin() -> TextIO:
+    if sys.stdin is None:
+        raise OperatorError("standard input is closed")
+    return sys.stdin
 
 
 async def _publish(args: argparse.Namespace, message: bytes | None) -> int:
@@ -190,6 +204,7 @@ async def _lines(client: Client, args: argparse.Namespace) -> int:
     from .acting import told
 
     codes: list[int] = []
+    stdin = _stdin().fileno()
     places = asyncio.Semaphore(_PIPELINE)
 
     async def one(line: bytes, number: int) -> None:
@@ -207,7 +222,7 @@ async def _lines(client: Client, args: argparse.Namespace) -> int:
     try:
         async with asyncio.TaskGroup() as group:
             number = 0
-            async for line in _lines_of(sys.stdin.fileno()):
+            async for line in _lines_of(stdin):
                 await places.acquire()
                 number += 1
                 group.create_task(one(line, number), name="pub line")

@@ -50,11 +50,12 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     )
     parser = sub.add_parser(
         "sub",
+        short_help=False,
         help="subscribe as a client and print messages, as mosquitto_sub does",
         description="Subscribe as a client and print what arrives.",
         epilog=examples + CODES,
     )
-    add_who(parser)
+    add_who(parser, letters=True)
     parser.add_argument(
         "-t",
         "--topic",
@@ -72,8 +73,8 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         "-c",
         "--disable-clean-session",
         action="store_true",
-        help="a session that goes on where the last one with the same -i ended; the embedded "
-        "broker keeps none",
+        help="a session that goes on where the last one with the same -i ended, after what was "
+        "printed; the embedded broker keeps none",
     )
     parser.add_argument(
         "-x",
@@ -109,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
     from .acting import act, check_who, until_over
 
     begun = time.monotonic()
+    if sys.stdout is None:
+        raise OperatorError("standard output is closed", hint="> /dev/null where nobody reads it")
     check_who(args)
     _check(args)
     return act(until_over(_receive(args), args.timeout, begun))
@@ -143,14 +146,21 @@ def _check(args: argparse.Namespace) -> None:
     if args.disable_clean_session and not args.id:
         raise wrong(args, "-c without -i", "a session goes on under the id that it began with")
     args.expiry = _expiry(args)
-    if args.id is not None and not 0 < len(args.id.encode()) <= 64:
-        raise wrong(args, f"client id {args.id!r}", "it has 1 to 64 bytes")
+    if args.id is not None and not _is_id(args.id):
+        raise wrong(args, f"client id {args.id!r}", "it has 1 to 64 bytes of UTF-8")
     if args.count is not None:
         if not args.count.isdecimal() or int(args.count) < 1:
             raise wrong(args, f"message count {args.count}", "it is a number above 0")
         args.count = int(args.count)
     if args.timeout is not None:
         args.timeout = seconds(args, args.timeout)
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return 0 < len(text.encode()) <= 64
+    except UnicodeEncodeError:
+        return False
 
 
 async def _receive(args: argparse.Namespace) -> int:
@@ -180,6 +190,7 @@ async def _receive(args: argparse.Namespace) -> int:
         client_id=args.id,
         clean=clean,
         inbox_messages=256,
+        settle=True,
         protocol=args.protocol,
         expiry=args.expiry,
     )
@@ -203,10 +214,11 @@ async def _receive(args: argparse.Namespace) -> int:
         count = 0
         try:
             async for message in client.messages():
-                if args.no_retained and message.retain:
-                    continue
-                _print(args, message)
-                count += 1
+                if not (args.no_retained and message.retain):
+                    _print(args, message)
+                    count += 1
+                # What is not printed comes again, in a session that goes on.
+                client.settle(message)
                 if count == args.count:
                     break
         finally:

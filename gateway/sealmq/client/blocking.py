@@ -13,6 +13,8 @@ from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, TypeVar
 
+from sealmq_spec.errors import Misuse
+
 from .client import Client, Payload
 from .errors import Closed
 from .values import Message
@@ -24,7 +26,7 @@ class BlockingClient:
     """`client`, not yet connected, for calls that block. `with` connects and disconnects.
 
     Arguments, results and errors are those of `Client`, whose on_notice, on_state and on_news are
-    called in the loop's thread.
+    called in the loop's thread, where no call may block: Misuse.
     """
 
     def __init__(self, client: Client) -> None:
@@ -40,7 +42,7 @@ class BlockingClient:
         started: Future[asyncio.AbstractEventLoop] = Future()
         # A script that ends without disconnect is not kept from ending.
         self._thread = threading.Thread(
-            target=asyncio.run, args=(self._serve(started),), name="sealmq", daemon=True
+            target=self._run, args=(started,), name="sealmq", daemon=True
         )
         self._thread.start()
         self._loop = started.result()
@@ -50,6 +52,15 @@ class BlockingClient:
             self._end()
             raise
 
+    def _run(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._serve(started))
+        except Exception as error:  # no file descriptors are left, say
+            if started.done():
+                raise
+            started.set_exception(error)
+
     async def _serve(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         self._ended = asyncio.Event()
         started.set_result(asyncio.get_running_loop())
@@ -58,6 +69,7 @@ class BlockingClient:
     def disconnect(self) -> None:
         """As `Client.disconnect`. Nothing happens when it was done before."""
         if self._loop is not None:
+            self._may_block()
             try:
                 self.run(self.client.disconnect())
             finally:
@@ -151,6 +163,11 @@ class BlockingClient:
         if self._loop is None:
             work.close()
             raise Closed("the client is not connected")
+        try:
+            self._may_block()
+        except Misuse:
+            work.close()
+            raise
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -162,6 +179,11 @@ class BlockingClient:
             raise
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _may_block(self) -> None:
+        """Misuse in the thread that serves the connection."""
+        if threading.current_thread() is self._thread:
+            raise Misuse("a call that blocks, in the thread that serves the connection: hand it on")
 
     def _end(self) -> None:
         """The loop ends, and with it every call that other threads still wait in."""

@@ -10,8 +10,9 @@ import asyncio
 import copy
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 from sealmq.mqtt import QoS2Receiver
 from sealmq_spec.const import U24
@@ -30,6 +31,8 @@ from .speech import V311, Speech
 from .state import State, own_roots
 
 log = logging.getLogger("sealmq.client")
+
+T = TypeVar("T")
 
 # Ciphers, replay windows and topics that a reader keeps, of each.
 _KEPT = 1024
@@ -69,7 +72,7 @@ class Boots:
     async def open(self) -> None:
         """Lock and read the state file. StateError."""
         if self._state is not None:
-            self._boot, self._kg_nonce = await asyncio.to_thread(self._state.open, self.identity)
+            self._boot, self._kg_nonce = await _in_thread(self._state.open, self.identity)
             self.reader.reset()
 
     def close(self) -> None:
@@ -193,5 +196,15 @@ class Boots:
 
     async def _store(self, identity: Identity, boot: int) -> None:
         if self._state is not None:
-            await asyncio.to_thread(self._state.save, identity, boot, self._kg_nonce)
+            await _in_thread(self._state.save, identity, boot, self._kg_nonce)
         self._boot = boot
+
+
+# A thread goes on when whoever waits for it is cancelled; the state file is given back after it.
+async def _in_thread(work: Callable[..., T], *given: Any) -> T:
+    task = asyncio.create_task(asyncio.to_thread(work, *given), name="sealmq client: state")
+    try:
+        return await asyncio.shield(task)
+    finally:
+        if not task.done():
+            await asyncio.wait([task])

@@ -17,6 +17,7 @@ import copy
 import functools
 import json
 import os
+import stat
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,7 @@ from sealmq.families import registry
 from sealmq.feedback import NAME, Said
 from sealmq.mqtt import build
 from sealmq_spec.const import CLEAR, LIFE_FOREVER, LIVE, MAX_PAYLOAD, RETAINED
-from sealmq_spec.errors import Denied, Malformed, TooLarge, from_notice
+from sealmq_spec.errors import Denied, Malformed, Misuse, TooLarge, from_notice
 from sealmq_spec.identity import Identity
 from sealmq_spec.tlv import EMPTY, publishers
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
@@ -34,7 +35,7 @@ from sealmq_spec.topics import check_filter, check_topic, is_reserved
 from .boot import Boots
 from .desk import Desk
 from .door import Door, Renew
-from .errors import Closed, Refused
+from .errors import Closed, Exposed, Refused
 from .life import FILTERS, Life
 from .operations import Draft, Operations, Sealed, Wanted
 from .randomness import mono_ms
@@ -57,9 +58,9 @@ class Client:
     default when `identity` holds none yet or there is a state. renew: another way to new roots.
     on_notice: told of refusals that no call raises (QoS 0). on_state: told in words what becomes of
     the connection. on_news: told what a policy family tells without having been asked. on_release:
-    with Options.settle told of each PUBREL, which `complete` answers. on_lost: told of each
-    subscription that is refused in a new connection; what passes is asked for again. Errors: see
-    `sealmq.client.errors` and `sealmq_spec.errors`.
+    with Options.settle told of each PUBREL, which `complete` answers; without it each is answered
+    at once. on_lost: told of each subscription that is refused in a new connection; what passes is
+    asked for again. Errors: see `sealmq.client.errors` and `sealmq_spec.errors`.
     """
 
     def __init__(
@@ -133,6 +134,8 @@ class Client:
         """
         if self._live:
             raise Closed("the client is connected already; disconnect first")
+        if self.options.will is not None:
+            _checked(self.options.will.topic)
         self._fresh()
         self._live = True
         try:
@@ -275,10 +278,12 @@ class Client:
         wanted = self._wanted(filters, qos, said)
         answers: list[int | Refused] = []
         for i in range(0, len(wanted), FILTERS):
-            answers += await self._running().ask(wanted[i : i + FILTERS], True, within)
-        for one, answer in zip(wanted, answers, strict=True):
-            if not isinstance(answer, Refused):
-                self._life.filters[one.wire] = qos
+            some = wanted[i : i + FILTERS]
+            answers += await self._running().ask(some, True, within)
+            # The connection may be another one when the next ones are asked for.
+            for one, answer in zip(some, answers[i:], strict=True):
+                if not isinstance(answer, Refused):
+                    self._life.filters[one.wire] = qos
         return answers
 
     async def unsubscribe(
@@ -507,6 +512,19 @@ def read_enrolment(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     return data
 
 
+def check_private(path: str | os.PathLike[str]) -> None:
+    """An enrolment that others can read is none any more: refused, as ssh refuses such a key.
+    Exposed, OSError."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISREG(mode) and mode & 0o077:
+        shown = os.fspath(path)
+        raise Exposed(
+            f"{shown} holds a secret and others can read it (mode {mode & 0o777:04o})",
+            f"chmod 600 {shown} (on a stick without modes: copy it first); if somebody has "
+            "read it: sealmq client rotate",
+        )
+
+
 def address(enrolment: Mapping[str, Any]) -> tuple[str, int]:
     """The mediator's (host, port) of an enrolment. Malformed."""
     try:
@@ -528,7 +546,17 @@ def _draft(
     put: Mapping[str, Sequence[str]] | None,
 ) -> Draft:
     raw = _checked(topic)
-    data = payload.encode() if isinstance(payload, str) else bytes(payload)
+    try:
+        if isinstance(payload, str):
+            data = payload.encode()
+        else:
+            # Not bytes(21), which has 21 zeros.
+            data = payload if type(payload) is bytes else bytes(memoryview(payload))
+    except UnicodeEncodeError:
+        raise Malformed("a payload of text that UTF-8 cannot hold") from None
+    except TypeError:
+        what = f"a payload of type {type(payload).__name__}; it is bytes or a text"
+        raise Misuse(what) from None
     if len(data) > MAX_PAYLOAD:
         raise TooLarge(f"a payload of {len(data)} bytes; at most {MAX_PAYLOAD} are taken")
     if qos not in (0, 1, 2):

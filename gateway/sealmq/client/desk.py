@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from sealmq.mqtt import build
 from sealmq_spec.errors import Denied
 from sealmq_spec.session import Session
 
@@ -48,7 +49,7 @@ class Desk:
         self._on_notice, self._on_news = on_notice, on_news
         # Whoever takes messages before they are acknowledged; None: they wait in the inbox.
         self.take: Callable[[list[Message]], None] | None = None
-        # Told of each PUBREL, where the application settles what came.
+        # Told of each PUBREL, where the application settles what came; None: that is answered here.
         self.on_release: Callable[[int], None] | None = None
         # Messages that a notice refuses, by ctr, until their acknowledgement comes: up to then a
         # receipt may say that they were accepted, and beats the notice (SPEC.md 4.4).
@@ -72,8 +73,9 @@ class Desk:
                     self._settle(ctr)
                 self.acks.resolve(event.ctrs, None)
             case ev.Released():
-                if self.on_release is not None:
-                    self.on_release(event.packet_id)
+                if self.on_release is None:
+                    return build.pubcomp(event.packet_id)
+                self.on_release(event.packet_id)
             case ev.Dismissed():
                 log.debug("refused on %s: %s", event.topic, event.error)
                 return event.ack

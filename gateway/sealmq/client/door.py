@@ -14,6 +14,7 @@ from sealmq_spec.errors import Malformed, SealError, Unauthentic
 from sealmq_spec.identity import Identity
 from sealmq_spec.session import Session
 
+from . import backoff
 from . import events as ev
 from .boot import Boots
 from .core import Core
@@ -36,7 +37,10 @@ from .wire import Wire
 # New roots by another way than ps: the operator's tools are lent them anew.
 Renew = Callable[[], Awaitable[Identity]]
 
-_TRIES = 5
+_TRIES = 12
+# Several that begin at once (`sealmq pub` of a script, say) take the same boot, and all but one of
+# them are behind: from the third try on each waits for a random time below so much more.
+_CROWD_S = 0.1
 _LONG_AGO = -(1 << 62)
 _ROTATED = (
     "it may know another secret of this client: behind `sealmq client rotate` the new enrolment "
@@ -84,7 +88,9 @@ class Door:
     async def open(self) -> Opened:
         """A welcomed connection, and what has to come before it. Raises ClientError, SealError."""
         asked = False
-        for _ in range(_TRIES):
+        for tried in range(_TRIES):
+            if tried > 1:
+                await asyncio.sleep(tried * _CROWD_S * backoff.draw())
             if not self._boots.identity.gen or self._boots.spent:
                 await self._new_roots()
                 asked = True
@@ -113,7 +119,10 @@ class Door:
                 # Not boot is too low, but gen (SPEC.md 4.1).
                 await self._new_roots()
                 asked = True
-        raise ConnectFailed(f"the mediator called this client's boot or time wrong {_TRIES} times")
+        raise ConnectFailed(
+            f"the mediator called this client's boot or time wrong {_TRIES} times",
+            "very many that begin to act as this client in the same moment look like that",
+        )
 
     def end_session(self) -> None:
         """The boot session is over: nothing of it is sent again, and no answer to it will come."""

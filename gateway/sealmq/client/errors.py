@@ -22,6 +22,12 @@ class ClientError(Exception):
             self.hint = hint
 
 
+def in_words(error: Exception) -> str:
+    """The error, with what to do about it if that is known."""
+    hint = getattr(error, "hint", None)
+    return f"{error} ({hint})" if hint else str(error)
+
+
 class ConnectFailed(ClientError):
     """No TCP connection to the mediator, or no answer to CONNECT in time."""
 
@@ -67,6 +73,10 @@ class Unconfirmed(TimedOut):
 
 class StateError(ClientError):
     """The state file cannot be used."""
+
+
+class Exposed(ClientError):
+    """Others can read the enrolment."""
 
 
 class Closed(ClientError):

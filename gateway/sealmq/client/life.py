@@ -12,7 +12,15 @@ from functools import partial
 
 from sealmq.loops import first_error
 from sealmq.mqtt import build
-from sealmq_spec.errors import Denied, RateLimited, SealError, Stale, Unavailable, Unsupported
+from sealmq_spec.errors import (
+    Denied,
+    RateLimited,
+    SealError,
+    Stale,
+    TooLarge,
+    Unavailable,
+    Unsupported,
+)
 
 from . import events as ev
 from .backoff import Backoff
@@ -29,6 +37,7 @@ from .errors import (
     ServerUnavailable,
     StateError,
     TimedOut,
+    in_words,
 )
 from .randomness import mono_ms, new_nonce
 from .state import own_epoch
@@ -43,7 +52,7 @@ _ASK_AGAIN_S, _ASK_AGAIN_MOST_S = 5.0, 60.0
 _DAY_MS = 86_400_000
 _BACKLOG = 4 * 1024 * 1024
 # Trying again would not help with these; of CONNACK's codes, 3 aside, nothing will either.
-_FINAL = (ConnectRefused, StateError, Denied, Unsupported)
+_FINAL = (ConnectRefused, StateError, Denied, TooLarge, Unsupported)
 
 
 class _Fresh(Exception):
@@ -132,11 +141,18 @@ class Life:
         """The first connection, welcomed, tried again for so long. Raises what prevents it."""
         try:
             await self._boots.open()
-            self._use(await self._first_connection(within))
+            opened = await self._first_connection(within)
+            if self.error is not None:
+                # `stop` came before there was a connection that it could end.
+                self._opened = opened
+                await self.stop()
+                raise self.error
+            self._use(opened)
         except BaseException:
             self._boots.close()
             raise
         self._task = asyncio.create_task(self._serve(), name="sealmq client")
+        self._task.add_done_callback(self._served)
 
     async def _first_connection(self, within: float) -> Opened:
         if not self._options.reconnect or within <= 0:
@@ -151,7 +167,7 @@ class Life:
                         if final(error):
                             raise
                         failed = error
-                        self._tell(f"{error}; trying again")
+                        self._tell(f"{in_words(error)}; trying again")
                     await asyncio.sleep(self._backoff.next())
                 failed = self.error
         except TimeoutError:
@@ -181,6 +197,12 @@ class Life:
             if opened is not None:
                 await opened.wire.close()
             self._boots.close()
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        # `stop` has said so before. Others: whoever cancels all tasks, or a loop's end.
+        if task.cancelled() and self.error is None:
+            why = "the task that serves the connection was cancelled, or its event loop has ended"
+            self._end(ConnectionLost(why, "disconnect, and connect again"))
 
     def _end(self, error: Exception) -> None:
         if self.error is None:
@@ -232,7 +254,7 @@ class Life:
                     if not self._options.reconnect or final(error):
                         raise
                     self._desk.dropped(error)
-                    said = str(error)
+                    said = in_words(error)
                 finally:
                     await self._drop()
                 if said:
@@ -251,7 +273,7 @@ class Life:
             except (ClientError, SealError) as error:
                 if not self._options.reconnect or final(error):
                     raise
-                self._tell(str(error))
+                self._tell(in_words(error))
             wait = self._backoff.next()
 
     async def _connection(self) -> None:
@@ -400,7 +422,8 @@ class Life:
                     return True
                 raise Unavailable("the key generator has no newer epoch yet")
             except (ClientError, SealError) as error:
-                if final(error):
+                # A disk that is full, say, may have room again.
+                if final(error) and not isinstance(error, StateError):
                     raise
                 # The epoch held is good until its hand-over ends: time to try again.
                 self._tell(f"no new roots: {error}")

@@ -109,7 +109,8 @@ class StateFile:
         except BlockingIOError:
             os.close(fd)
             raise StateError(
-                f"{self.path} is in use by another process", "one client, one state file"
+                f"{self.path} is in use by another process",
+                "one client, one state file; several programs as one client: sealmq agent",
             ) from None
         self._lock = fd
 

@@ -150,8 +150,7 @@ class Options:
     what counts stays sealed.
     expiry: with protocol 5 and clean=False, for how many seconds the site keeps the session without
     a connection; None: until a clean one takes its place.
-    settle: messages of QoS 1 and 2 are acknowledged by `Client.settle` and `Client.complete`, not
-    as they are queued.
+    settle: messages of QoS 1 and 2 are acknowledged by `Client.settle`, not as they are queued.
     """
 
     client_id: str | None = None

@@ -53,6 +53,9 @@ class Wire(asyncio.Protocol):
             if error.errno is not None and not isinstance(error, socket.gaierror):
                 reason = os_text(error.errno)
             raise ConnectFailed(f"{host}:{port}: {reason}") from None
+        except ValueError:
+            # What no resolver is asked for: an empty or too long part, U+0000.
+            raise ConnectFailed(f"{host!r} is no name of a host") from None
         # Acknowledgements and pings are small and waited for.
         sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -96,7 +96,9 @@ def test_options_become_a_configuration_that_the_agent_reads_whatever_they_hold(
     assert [str(door.host) for door in found.doors] == ["127.0.0.1"]
     assert found.users["hub"].password == secret.encode()
     assert found.users["hub"].discovery.senders == {"boiler": ["heat/#"]}
-    assert (tmp_path / "password").stat().st_mode & 0o777 == 0o600
+    assert found.users["hub"].enrolment == tmp_path / "enrolment"
+    for secrets in ("password", "enrolment"):
+        assert (tmp_path / secrets).stat().st_mode & 0o777 == 0o600
     assert secret not in done.stdout + done.stderr
     # A filter with TOML in it stays a filter.
     assert ran(tmp_path, senders=senders).returncode == 0

@@ -3,6 +3,7 @@ shared keys. What waits on disk: test_agent_store.py."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from sealmq.agent.run import Agent, _private
 from sealmq.agent.wallet import Wallet
 from sealmq.agent.wire import Bye, Five, Hello, Opening, Pub, Refusal, Sub, Three
 from sealmq.client import How, Message
+from sealmq.client.errors import Exposed
 from sealmq.families.filters import covers
 from sealmq.mqtt import FilterWishes, ProtocolError, build
 from sealmq.mqtt import five as v5
+from sealmq_spec.errors import Malformed
 from sealmq_spec.identity import Identity
 from sealmq_spec.records import Roots
 
@@ -287,7 +290,8 @@ def config(folder: Path, listen: str, rest: str = "", password: bool = True, mor
 
 
 def test_only_who_may_is_let_in_by_a_configuration(tmp_path: Path) -> None:
-    assert config(tmp_path, "./run.sock", password=False).doors[0].path == Path("./run.sock")
+    for text in ("./run.sock", str(tmp_path / "run.sock")):
+        assert config(tmp_path, text, password=False).doors[0].path == tmp_path / "run.sock"
     assert config(tmp_path, "127.0.0.1:1884").users["ha"].password == b"long enough"
     assert config(tmp_path, "localhost:1884").doors[0].host == "127.0.0.1"
     assert config(tmp_path, "127.0.0.1:1", password=False, more="anonymous = true").anonymous
@@ -338,6 +342,19 @@ def test_a_password_file_is_its_owner_s_alone(tmp_path: Path) -> None:
     folder.chmod(0o755)
     with pytest.raises(BadConfig):
         _private(folder)
+
+
+def test_an_enrolment_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "e.json"
+    file.write_text("{}")
+    user = config(tmp_path, "127.0.0.1:1884").users["ha"]
+    for mode in (0o640, 0o604):
+        file.chmod(mode)
+        with pytest.raises(Exposed, match=f"{mode:04o}"):
+            asyncio.run(Wallet.of(user))
+    file.chmod(0o600)
+    with pytest.raises(Malformed):
+        asyncio.run(Wallet.of(user))
 
 
 def test_a_user_s_name_and_password_let_in_and_nothing_else_does(tmp_path: Path) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from client_peer import Peer, play
 from sealmq.client import BlockingClient, Client, Closed, ConnectFailed, Message, TimedOut
 from sealmq.families.purposes.client import Purposes
-from sealmq_spec.errors import Denied
+from sealmq_spec.errors import Denied, Misuse
 
 
 def script(work: Callable[[Peer, Client], None]) -> None:
@@ -110,3 +112,40 @@ def test_a_gateway_that_is_away_is_an_error_when_the_script_s_time_is_over() -> 
     with pytest.raises(ConnectFailed, match="refused"):
         BlockingClient(client).connect(within=0)
     assert not [thread for thread in threading.enumerate() if thread.name == "sealmq"]
+
+
+def test_a_call_that_blocks_is_an_error_where_it_would_block_the_connection() -> None:
+    def work(peer: Peer, _: Client) -> None:
+        made: list[BlockingClient] = []
+        failed: list[Exception] = []
+
+        def on_state(what: str) -> None:
+            calls: list[Callable[[], None]] = [partial(made[0].publish, "a", b"1")]
+            for call in [*calls, made[0].disconnect]:
+                try:
+                    call()
+                except Misuse as error:
+                    failed.append(error)
+
+        made.append(BlockingClient(Client.from_enrolment(peer.enrolment(), on_state=on_state)))
+        with made[0] as c:
+            c.publish("b", b"1", qos=1)
+        assert [p.topic for p in peer.published] == ["b"]
+        assert len(failed) > 1
+
+    script(work)
+
+
+def test_a_thread_that_cannot_serve_is_an_error_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full() -> asyncio.AbstractEventLoop:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    client = BlockingClient(Client.from_enrolment(Peer().site.enrolment(1)))
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio.events, "new_event_loop", full)
+        with pytest.raises(OSError, match="Too many"):
+            client.connect(within=0)
+    with pytest.raises(ConnectFailed):
+        client.connect(within=0)

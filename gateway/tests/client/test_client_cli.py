@@ -7,6 +7,7 @@ import contextlib
 import errno
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 import sealmq_forks
 from client_peer import Peer, play, until
 from sealmq.cli.main import main
+from sealmq.mqtt import build
 from sealmq_spec.purposes import access
 
 
@@ -210,6 +212,116 @@ def test_sub_prints_what_verifies_and_counts_the_rest(tmp_path: Path) -> None:
         assert "Malformed 1, Replay 1" in done.err
 
     play(story)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("more", [(), ("-R",)])
+def test_sub_acknowledges_what_it_has_printed_and_nothing_else(
+    tmp_path: Path, qos: int, more: tuple[str, ...]
+) -> None:
+    """What a session holds that goes on comes to the next `sub`."""
+
+    async def story(peer: Peer) -> None:
+        words = ("-t", "a", "-q", str(qos), "-C", "1", *more)
+        process = await Program(peer, tmp_path).start("sub", *words)
+        await until(lambda: bool(peer.links) and "a" in peer.link.filters)
+        link = peer.link
+        retained = peer.m3("a", b"old", how=1, kind=1)
+        sent = b"".join(
+            build.publish(b"a", m3, qos, m3 is retained, False, pid)
+            for pid, m3 in enumerate((retained, *(peer.m3("a", b"%d" % n) for n in range(3))), 1)
+        )
+        link.send(sent)
+        done = await end(process)
+        assert (done.code, done.out) == (0, b"0\n" if more else b"old\n")
+        assert set(link.acked) == ({1, 2} if more else {1})
+
+    play(story)
+
+
+@pytest.mark.parametrize("words", [("pub", "-m", "1"), ("sub",)])
+def test_host_and_port_have_mosquitto_s_letters(tmp_path: Path, words: tuple[str, ...]) -> None:
+    async def story(peer: Peer) -> None:
+        done = await Program(peer, tmp_path).run(words[0], "-h", "a..b", "-t", "t", *words[1:])
+        assert (done.code, done.out) == (1, b"")
+        assert done.err == "sealmq: 'a..b' is no name of a host\n"
+
+    play(story)
+
+
+async def redirected(peer: Peer, folder: Path, how: str, *words: str) -> Done:
+    """A command whose streams a shell has redirected so. Its interpreter begins with them."""
+    python = sys.executable, "-m", "sealmq.cli"
+    given = (*python, words[0], "--enrolment", str(Program(peer, folder).file), *words[1:])
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", f'exec "$@" {how}', "sh", *given, stderr=asyncio.subprocess.PIPE
+    )
+    return await end(process)
+
+
+@pytest.mark.parametrize(
+    ("how", "words", "says"),
+    [
+        (">&-", ("sub", "-t", "a", "-C", "1"), "standard output is closed"),
+        ("<&-", ("pub", "-t", "a", "-l"), "standard input is closed"),
+        ("<&-", ("pub", "-t", "a", "-s"), "standard input is closed"),
+    ],
+)
+def test_streams_that_cannot_be_used_are_told(
+    tmp_path: Path, how: str, words: tuple[str, ...], says: str
+) -> None:
+    async def story(peer: Peer) -> None:
+        done = await redirected(peer, tmp_path, how, *words)
+        assert done.code == 1
+        first, *hints = done.err.splitlines()
+        assert first == f"sealmq: {says}"
+        assert all(line.startswith("hint: ") for line in hints)
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("pub", "s", "--client", "c", "-t", "a", "-m", "-1e-5"),
+         "argument -m/--message: expected one argument\n"
+         "hint: sealmq pub --help\none that begins with -: -m=-...\n"),
+        (("sub", "s", "--client", "c", "a/#"),
+         "unrecognized arguments: a/#\nhint: sealmq sub --help\n"),
+        (("pub", "s", "--client", "c", "-h", "broker", "-p", "1883", "-t", "a", "-m", "1"),
+         "--state, --host or --port with SITE; they go with --enrolment\n"
+         "hint: sealmq pub --help\n"),
+        (("pub", "s", "--client", "\udcff", "-t", "a", "-m", "1"),
+         "what is not UTF-8 can be no filter and no name\n"),
+    ],
+)  # fmt: skip
+def test_what_people_type_who_know_mosquitto_pub(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) in (1, 2)
+    assert capsys.readouterr().err == f"sealmq: {said}"
+
+
+@pytest.mark.parametrize("by", ["-f", "-s"])
+def test_a_message_that_is_too_large_is_not_given_a_size_that_it_has_not(
+    tmp_path: Path, by: str
+) -> None:
+    async def story(peer: Peer) -> None:
+        large = bytes(2_000_000)
+        (tmp_path / "large").write_bytes(large)
+        words = ("-f", str(tmp_path / "large")) if by == "-f" else ("-s",)
+        stdin = large if by == "-s" else b""
+        done = await Program(peer, tmp_path).run("pub", "-t", "t", *words, stdin=stdin)
+        assert done.code == 1
+        assert "more than 1048576 bytes" in done.err
+
+    play(story)
+
+
+def test_a_client_id_that_is_no_text_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sub", "site", "--client", "c", "-t", "a", "-i", "\udcff"]
+    assert main(words) == 1
+    assert "it has 1 to 64 bytes of UTF-8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

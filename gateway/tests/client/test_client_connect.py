@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,12 @@ from sealmq.client import (
 from sealmq.client.backoff import draw
 from sealmq.client.client import read_enrolment
 from sealmq.client.randomness import mono_ms
+from sealmq.client.state import StateFile
 from sealmq.mqtt import build
 from sealmq_spec import control, provision
 from sealmq_spec.const import CONTROL, U24
-from sealmq_spec.errors import Denied, Malformed, Stale, Unauthentic, Unavailable
+from sealmq_spec.errors import Denied, Malformed, Stale, TooLarge, Unauthentic, Unavailable
+from sealmq_spec.identity import Identity
 
 
 @pytest.mark.parametrize("suite", [1, 2])
@@ -131,7 +134,7 @@ def test_at_the_end_of_boot_a_higher_generation_begins_from_1(tmp_path: Path) ->
 def test_a_mediator_that_says_behind_for_ever_is_given_up() -> None:
     async def story(peer: Peer) -> None:
         peer.knobs.floor = 0xFFFFFF
-        with pytest.raises(ConnectFailed, match="5 times"):
+        with pytest.raises(ConnectFailed, match="12 times"):
             await client_of(peer).connect()
 
     play(story)
@@ -149,6 +152,20 @@ def test_a_lent_identity_starts_at_boot_1_and_never_asks_for_roots() -> None:
         with pytest.raises(NotAuthorised):
             await Client(lent, "127.0.0.1", peer.port, options=QUICK).connect()
         assert len(peer.site.asked) == asked
+
+    play(story)
+
+
+def test_several_that_act_as_one_client_may_begin_in_the_same_moment() -> None:
+    """A script's `sealmq pub ... &`: each takes the boot that the others take."""
+
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as owner:
+            lent = owner.identity
+            crowd = [Client(lent, "127.0.0.1", peer.port, options=QUICK) for _ in range(10)]
+            await asyncio.gather(*(client.connect() for client in crowd))
+            assert len({client.boot for client in crowd}) == len(crowd)
+            await asyncio.gather(*(client.disconnect() for client in crowd))
 
     play(story)
 
@@ -339,6 +356,25 @@ def test_a_peer_that_closes_at_once_is_a_typed_error() -> None:
         peer.link.cut()
         with pytest.raises(ConnectionLost):
             await connecting
+
+    play(story)
+
+
+def test_who_waits_is_told_what_to_do_about_a_secret_that_was_rotated() -> None:
+    """Who asks for keys with another secret has its connection closed, without a word."""
+
+    async def story(peer: Peer) -> None:
+        told: list[str] = []
+        peer.knobs.say_nothing = True
+        client = Client.from_enrolment(peer.enrolment(), on_state=told.append)
+        connecting = asyncio.create_task(client.connect(within=600))
+        await until(lambda: bool(peer.links))
+        peer.link.cut()
+        await until(lambda: bool(told))
+        await client.disconnect()
+        with pytest.raises(Closed):
+            await connecting
+        assert "`sealmq client rotate`" in told[0]
 
     play(story)
 
@@ -543,6 +579,92 @@ def test_disconnect_ends_a_client_that_still_tries_to_connect() -> None:
         with pytest.raises(Closed):
             await starting
         assert not client.connected
+
+    play(story)
+
+
+@pytest.mark.parametrize("within", [0, 600])
+def test_disconnect_ends_a_client_whose_connection_is_being_made(within: float) -> None:
+    async def story(peer: Peer) -> None:
+        client = client_of(peer)
+        peer.knobs.welcome = b""  # not yet
+        starting = asyncio.create_task(client.connect(within=within))
+        await until(lambda: bool(peer.links) and peer.link.boot is not None)
+        await client.disconnect()
+        peer.link.welcome(0, 0)
+        with pytest.raises(Closed):
+            await starting
+        assert not client.connected
+        await until(lambda: peer.link.goodbye)
+
+    play(story)
+
+
+class SlowState(StateFile):
+    """Its lock takes until somebody says so."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.locks, self.go_on, self.has = (threading.Event() for _ in range(3))
+
+    def open(self, identity: Identity) -> tuple[int, bytes]:
+        self.locks.set()
+        self.go_on.wait(20)
+        try:
+            return super().open(identity)
+        finally:
+            self.has.set()
+
+
+def test_a_connect_that_is_given_up_gives_the_state_file_back(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        identity = Identity.from_enrolment(peer.enrolment())
+        slow = SlowState(tmp_path / "state")
+        client = Client(identity, "127.0.0.1", peer.port, state=slow, options=QUICK)
+        connecting = asyncio.create_task(client.connect())
+        await asyncio.to_thread(slow.locks.wait, 20)
+        connecting.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        slow.go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        await asyncio.to_thread(slow.has.wait, 20)
+        async with client_of(peer, tmp_path / "state") as another:
+            assert another.connected
+
+    play(story)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example", "a\0b"])
+def test_what_is_no_name_of_a_host_is_a_typed_error(host: str) -> None:
+    async def story(peer: Peer) -> None:
+        client = Client.from_enrolment(peer.enrolment(), host=host, options=QUICK)
+        with pytest.raises(ConnectFailed, match="no name of a host"):
+            await client.connect(within=0)
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("will", "error"),
+    [
+        (Will("a/#"), Malformed),
+        (Will("$SYS/a"), Denied),
+        (Will("a", bytes(20_000)), TooLarge),
+    ],
+)
+def test_a_will_that_nobody_could_send_is_refused_at_once(
+    will: Will, error: type[Exception]
+) -> None:
+    async def story(peer: Peer) -> None:
+        told: list[str] = []
+        client = Client.from_enrolment(
+            peer.enrolment(), options=Options(will=will), on_state=told.append
+        )
+        with pytest.raises(error):
+            await client.connect(within=600)
+        assert told == []
 
     play(story)
 

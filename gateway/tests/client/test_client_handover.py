@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from client_peer import LABEL, QUICK, Peer, client_of, own, play, until
-from sealmq.client import Client, ConnectionLost, Options, life
+from sealmq.client import Client, ConnectionLost, Options, StateError, life
+from sealmq.client.state import StateFile
 from sealmq.mqtt import Publish, build
 from sealmq_spec.const import ASK
 from sealmq_spec.errors import Denied, WrongEpoch
+from sealmq_spec.identity import Identity
 from sealmq_spec.provision import DISABLED
 
 RECONNECT = Options(reconnect=True, connect_timeout=5, timeout=5)
@@ -105,6 +107,40 @@ def test_a_request_that_is_refused_or_not_yet_answered_is_made_again() -> None:
             await until(lambda: own(client).epoch == 2)
             assert len(peer.site.asked) == 4
             assert not peer.knobs.no_answers
+            await client.publish("a", b"1", qos=1)
+
+    play(story)
+
+
+class FullDisk(StateFile):
+    """Its disk takes nothing while `full`."""
+
+    full = False
+    refused = 0
+
+    def save(self, identity: Identity, boot: int, kg_nonce: bytes) -> None:
+        if self.full:
+            self.refused += 1
+            raise StateError("app.state: no space left on device")
+        super().save(identity, boot, kg_nonce)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_disk_that_is_full_for_a_while_ends_no_client_that_has_a_connection(
+    tmp_path: Path,
+) -> None:
+    async def story(peer: Peer) -> None:
+        state = FullDisk(tmp_path / "app.state")
+        identity = Identity.from_enrolment(peer.enrolment())
+        async with Client(identity, "127.0.0.1", peer.port, state=state, options=QUICK) as client:
+            state.full = True
+            peer.site.rotate()
+            peer.link.epoch()
+            await until(lambda: state.refused > 1)
+            assert client.connected
+            assert own(client).epoch == 1
+            state.full = False
+            await until(lambda: own(client).epoch == 2)
             await client.publish("a", b"1", qos=1)
 
     play(story)

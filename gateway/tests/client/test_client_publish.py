@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ from sealmq_spec.envelope import get_m2
 from sealmq_spec.errors import (
     Denied,
     Malformed,
+    Misuse,
     RateLimited,
     Replay,
     Stale,
@@ -91,6 +93,26 @@ def test_topics_that_cannot_be(topic: str) -> None:
                 await client.clear(topic)
             await client.publish("x" * 1024, b"x", qos=1)
         assert len(peer.published) == 1
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [(21, Misuse), (21.5, Misuse), (True, Misuse), (None, Misuse), ([1], Misuse),
+     ("\udcff", Malformed)],
+)  # fmt: skip
+def test_what_is_neither_bytes_nor_a_text_is_no_payload(
+    payload: Any, error: type[Exception]
+) -> None:
+    """bytes(21) has 21 zeros; paho makes a text of it."""
+
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            with pytest.raises(error):
+                await client.publish("a", payload)
+            await client.publish("a", b"x", qos=1)
+        assert [p.payload for p in peer.published] == [b"x"]
 
     play(story)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from sealmq.client import (
     TimedOut,
     backoff,
 )
+from sealmq.client.life import FILTERS
 from sealmq.client.randomness import mono_ms
 from sealmq.mqtt import Subscribe, build
 from sealmq_spec.errors import Denied, Malformed, RateLimited, Unavailable
@@ -30,6 +32,22 @@ from sealmq_spec.records import make_manifest
 async def next_message(client: Client) -> Message:
     async with asyncio.timeout(5):
         return await client.receive()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_the_application_settles_is_acknowledged_then_and_completed_by_itself(
+    qos: int,
+) -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer, options=Options(settle=True)) as client:
+            await client.subscribe("a", qos=qos)
+            for pid in (7, 8):
+                peer.link.deliver("a", peer.m3("a", b"x"), qos, pid=pid)
+            assert client.settle(await next_message(client))
+            await until(lambda: len(peer.link.acked) == qos)
+            assert peer.link.acked == [7] * qos
+
+    play(story)
 
 
 @pytest.mark.parametrize("suite", [1, 2])
@@ -359,6 +377,30 @@ def test_a_subscription_that_a_new_connection_refuses_for_the_moment_is_made_lat
     play(story)
 
 
+def test_filters_of_one_call_are_all_made_again_after_a_loss_within_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Home Assistant subscribes to hundreds at once; they go out in several SUBSCRIBEs."""
+
+    async def story(peer: Peer) -> None:
+        filters = [f"f{n}" for n in range(FILTERS + 1)]
+        async with client_of(peer, options=Options(reconnect=True, timeout=5)) as client:
+            ask = client._operations.ask
+
+            async def after_a_loss(*args: Any) -> list[int | Refused]:
+                if peer.link.filters:
+                    old = peer.link
+                    old.cut()
+                    await until(lambda: peer.link is not old and client.connected)
+                return await ask(*args)
+
+            monkeypatch.setattr(client._operations, "ask", after_a_loss)
+            await client.subscribe(*filters)
+            await until(lambda: sorted(peer.link.filters) == sorted(filters))
+
+    play(story)
+
+
 def test_a_subscription_that_a_new_connection_refuses_for_good_is_told() -> None:
     async def story(peer: Peer) -> None:
         lost: list[Refused] = []
@@ -415,6 +457,25 @@ def test_messages_ends_with_disconnect_and_raises_at_a_loss() -> None:
             peer.link.cut()
             with pytest.raises(ConnectionLost):
                 await consume()
+
+    play(story)
+
+
+def test_nobody_waits_for_a_client_whose_task_others_have_cancelled() -> None:
+    async def story(peer: Peer) -> None:
+        client = client_of(peer)
+        await client.connect()
+        waiting = asyncio.create_task(client.receive())
+        [task] = [task for task in asyncio.all_tasks() if task.get_name() == "sealmq client"]
+        task.cancel()
+        with pytest.raises(ConnectionLost, match="was cancelled"):
+            async with asyncio.timeout(20):
+                await waiting
+        with pytest.raises(ConnectionLost, match="was cancelled"):
+            await client.publish("a", b"1", qos=1)
+        await client.disconnect()
+        async with client:
+            await client.publish("a", b"1", qos=1)
 
     play(story)
 

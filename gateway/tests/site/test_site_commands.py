@@ -26,6 +26,8 @@ import zxingcpp
 from kg.helpers import MadeSite, make_site
 from sealmq.bridge import told
 from sealmq.cli import enrolment as enrolment_file
+from sealmq.cli.client import _shown as shown
+from sealmq.cli.client import read_rows
 from sealmq.cli.main import main
 from sealmq.families.purposes.settings import read as settings_of
 from sealmq.families.records import TopicLabel
@@ -455,6 +457,12 @@ def test_what_comes_next_is_said_and_can_be_done_as_it_stands(
     assert [json.loads(path.read_text())["suite"] for path in (one, panel)] == [1, 2]
 
 
+def test_a_csv_file_may_begin_with_the_mark_that_spreadsheets_write(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes("\ufeffname,label\r\nhall-1,m1-temp\r\n".encode())
+    assert [(new.name, new.label) for new in read_rows(rows)] == [("hall-1", "m1-temp")]
+
+
 def test_a_peer_that_cannot_be_is_refused_with_what_was_meant(
     site: MadeSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -850,6 +858,16 @@ def test_client_list(site: MadeSite, capsys: pytest.CaptureFixture[str]) -> None
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["NUMBER", "NAME", "LABEL", "KIND", "STATE"]
     assert lines[-1].split() == ["-", "late-one", "none", "device", "not", "yet", "known"]
+
+
+@pytest.mark.parametrize(
+    ("gen", "pending", "state"),
+    # After a change of epochs each that is connected has a generation that it has not proved yet.
+    [(0, 0, "new"), (3, 0, "provisioned"), (0, 4, "provisioned")],
+)
+def test_a_client_is_new_until_it_was_given_keys(gen: int, pending: int, state: str) -> None:
+    row = {"suite": 1, "removed": False, "disabled": False, "gen": gen, "pending": pending}
+    assert shown(row)["state"] == state
 
 
 def test_commands_name_what_is_no_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
