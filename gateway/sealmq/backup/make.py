@@ -15,6 +15,7 @@ generator's, the mediator's, sealmq.toml. What that leaves between the parts ope
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -92,6 +93,14 @@ def make(
             size = draft.stat().st_size
             _take_name(target)
             os.replace(draft, target)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # A write names no file, and the site's disk may be another one.
+            raise NoRoom(
+                f"{target.parent}: no space is left for the backup",
+                "free some space on that disk, or name a file on another one",
+            ) from None
         finally:
             draft.unlink(missing_ok=True)
     sync_folder(target.parent)

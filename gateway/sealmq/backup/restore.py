@@ -9,6 +9,7 @@ off is not written anew by the one that repeats it: by then the site may be half
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -175,6 +176,13 @@ class _Restore:
                 return head, read(file, head, key.backup, self._drafts), key
             except BackupError as error:
                 raise BackupError(f"{self._source} {error}", error.hint) from None
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                raise NoRoom(
+                    f"{self._layout.state}: no space is left for what the backup holds",
+                    "nothing was changed; free some space on that disk",
+                ) from None
 
     # `sealmq kg backup` wrote the key generator's database itself, and noted two things in it.
     def _keys_alone(

@@ -12,7 +12,6 @@ import ipaddress
 import json
 import logging
 import os
-import pwd
 import signal
 import socket
 import sys
@@ -28,7 +27,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sealmq import logs
 from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
-from sealmq.run.ready import Ready
+from sealmq.run.ready import Ready, Tried
 from sealmq.run.secrets import receive
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
@@ -160,9 +159,14 @@ def serve(layout: Layout, at: Metrics, supervisor: int) -> None:
     thread.start()
     host = f"[{at.host}]" if ":" in at.host else at.host
     told = Ready(ROLE, os.getpid(), f"{host}:{at.port}", True)
-    ready.write(layout, told, user=pwd.getpwuid(os.geteuid()).pw_name)
-    alone = 0.0
+    user, file = proc.name_of(os.geteuid()), Tried("run/metrics/ready.json", log.error)
+
+    def tell() -> None:
+        ready.write(layout, told, user=user)
+
+    said, alone = file.put(tell), 0.0
     while not stop.wait(_POLL_S) and not watch.succeeded() and alone < OUTLIVES_S:
+        said = said or file.put(tell)
         alone = 0.0 if watch.supervised() else alone + _POLL_S
     stop.set()
     server.shutdown()

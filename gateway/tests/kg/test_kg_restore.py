@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -139,6 +140,27 @@ def test_a_backup_that_has_no_place(
     with pytest.raises(BackupError, match="no space is left for a copy of the key generator"):
         backup(site.layout, site.config.site.id, site.key_file, folder / "b")
     assert list(folder.iterdir()) == []
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_stick_and_a_full_disk_under_the_site_are_told_apart(
+    site: MadeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stick = tmp_path / "stick"
+    stick.mkdir()
+    words = site.layout, site.config.site.id, site.key_file, stick / "b"
+    with monkeypatch.context() as patch:
+        patch.setattr(make, "write", full)
+        with pytest.raises(BackupError, match=f"{stick}: no space is left for the backup"):
+            backup(*words)
+    assert list(stick.iterdir()) == []
+    backup(*words)
+    monkeypatch.setattr(backup_restore, "read", full)
+    with pytest.raises(BackupError, match=f"{site.layout.state}: no space is left"):
+        restore(site.layout, stick / "b", site.key_file)
 
 
 def test_a_backup_of_a_store_that_is_torn(site: MadeSite, tmp_path: Path) -> None:
