@@ -10,11 +10,12 @@ import logging
 import os
 import signal
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from sealmq import __version__, garbage, logs, loops
-from sealmq.audit import Audit, chain
+from sealmq.audit import Audit, AuditError, chain
 from sealmq.audit.events import of_families
 from sealmq.audit.retention import Retention
 from sealmq.families.api import FamilyError
@@ -37,6 +38,8 @@ log = logging.getLogger("sealmq.mediator")
 
 # How long to wait for the broker and the journal before this serves without a broker.
 _BROKER_S = 10.0
+# Labels in hand-over that are named; of a longer file nobody would believe that this serves.
+_NAMED = 100
 
 
 class Process:
@@ -176,6 +179,7 @@ def _merged(news: list[dict[str, Any]]) -> dict[str, Any]:
 
     journals, stuck, aside = of("journal"), of("stuck"), of("aside")
     handover = of("handover")
+    labels = {name: ends for one in handover for name, ends in one["labels"].items()}
     starting = ["a worker of the mediator is starting"]
     away = (
         [one["lost"] for one in news if one.get("lost")]
@@ -191,7 +195,8 @@ def _merged(news: list[dict[str, Any]]) -> dict[str, Any]:
         if journals
         else None,
         "handover": {
-            "labels": {k: v for one in handover for k, v in one["labels"].items()},
+            "labels": dict(islice(sorted(labels.items()), _NAMED)),
+            "count": len(labels),
             "held": sum(one["held"] for one in handover),
         },
         "away": away[0] if away else None,
@@ -275,7 +280,9 @@ def main(arguments: list[str] | None = None) -> int:
         FamilyError,
         MissingExecutor,
         chain.NoChain,
+        AuditError,
         KeyError,
+        OSError,
     ) as error:
         print(f"mediator: {error}", file=sys.stderr)
         return 1
