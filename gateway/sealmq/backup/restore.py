@@ -22,6 +22,7 @@ from pathlib import Path
 from sealmq.families import registry
 from sealmq.families.records import FamilyRecord
 from sealmq.kg import restore as kg_restore
+from sealmq.kg.closing import NONE
 from sealmq.kg.errors import StoreBroken
 from sealmq.kg.store import Clock, KgStore, clock_ms, hold
 from sealmq.site import masterkey
@@ -278,7 +279,8 @@ class _Restore:
             raise StoreBroken(f"{self._source} {error}", hint) from None
 
     def _store_that_stays(self, store: KgStore, sealed_in: bool) -> tuple[bytes, str]:
-        """(which store the mediator will come with, why that does not hold what it held or "").
+        """(which store the mediator will come with, or NONE; why that does not hold what it held,
+        or "").
 
         One that is there and is the one that these keys had holds all that it ever held.
         """
@@ -286,7 +288,7 @@ class _Restore:
         found = _identity(self._layout.mediator_db)
         if found and found == belongs:
             return found, ""
-        return found or secrets.token_bytes(16), NOT_ITS if sealed_in or found else NO_PART
+        return found or NONE, NOT_ITS if sealed_in or found else NO_PART
 
     def _put_aside(self, config: Config) -> Path | None:
         """What undoes the restore; None when nothing was there, or nothing that can be read.

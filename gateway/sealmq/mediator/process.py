@@ -24,6 +24,7 @@ from sealmq.run.ready import AGAIN_S
 from sealmq.run.secrets import receive
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
+from sealmq.site.reach import written
 from sealmq.store import Store, StoreError
 
 from .acceptor import Acceptor
@@ -107,15 +108,15 @@ class Process:
         listen = config.mediator
         acceptor = Acceptor(crew.strangers, crew.give)
         try:
-            host, port = await acceptor.listen(listen.host, listen.port)
+            at = written(*await acceptor.listen(listen.host, listen.port))
         except OSError as error:
             raise SiteError(
-                f"cannot listen on {listen.host}:{listen.port}: {_reason(error)}",
+                f"cannot listen on {written(listen.host, listen.port)}: {_reason(error)}",
                 "is another broker there? change [mediator] listen in sealmq.toml",
             ) from None
         self._audit.write(
             "start",
-            address=f"{host}:{port}",
+            address=at,
             enforce=config.policy.enforce,
             name=self._layout.root.name,
             order=list(config.policy.order),
@@ -126,7 +127,7 @@ class Process:
         self._serving = {
             "role": "mediator",
             "pid": os.getpid(),
-            "address": f"{host}:{port}",
+            "address": at,
             "ready": True,
             "order": list(config.policy.order),
         }

@@ -32,6 +32,7 @@ from sealmq.run.secrets import receive
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
 from sealmq.site.model import Metrics
+from sealmq.site.reach import written
 
 from .exposition import text
 from .health import Watch
@@ -157,8 +158,7 @@ def serve(layout: Layout, at: Metrics, supervisor: int) -> None:
     server = _bound(at, watch, stop)
     thread = threading.Thread(target=server.serve_forever, name="http", daemon=True)
     thread.start()
-    host = f"[{at.host}]" if ":" in at.host else at.host
-    told = Ready(ROLE, os.getpid(), f"{host}:{at.port}", True)
+    told = Ready(ROLE, os.getpid(), written(at.host, at.port), True)
     user, file = proc.name_of(os.geteuid()), Tried("run/metrics/ready.json", log.error)
 
     def tell() -> None:
@@ -184,7 +184,7 @@ def _bound(at: Metrics, watch: Watch, stop: threading.Event) -> Server:
         except OSError as error:
             if time.monotonic() > end or stop.is_set():
                 raise SiteError(
-                    f"cannot listen on {at.host}:{at.port}: {error.strerror}",
+                    f"cannot listen on {written(at.host, at.port)}: {error.strerror}",
                     "change [metrics] listen in sealmq.toml",
                 ) from None
         time.sleep(0.1)

@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -769,3 +770,25 @@ def test_a_file_of_the_last_restore_that_is_not_ours(site: MadeSite, saved: Path
         assert restore(site.layout, saved).labels == 10
     told = lift.from_json(json.loads(path.read_text()))
     assert told is not None
+
+
+@pytest.mark.parametrize("first", ["reopen", "up"])
+def test_a_site_whose_store_is_lost_is_reopened_once_before_or_after_its_next_start(
+    first: str, site: MadeSite, store: KgStore, key: bytes, tmp_path: Path
+) -> None:
+    """What `sealmq restore` says is done first: the next start closed it again."""
+    backup(site.layout, site.config.site.id, site.key_file, tmp_path / "saved")
+    store.close()
+    assert restore(site.layout, tmp_path / "saved").closed == backup_restore.NO_PART
+    opened = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg, new = Kg(opened, site.config), os.urandom(16)
+    steps: list[Callable[[], object]] = [kg.reopen, lambda: kg.meet(new)]
+    for step in steps if first == "reopen" else reversed(steps):
+        step()
+    assert kg.snapshot()["closed"] == ""
+    # And that one is known from now on.
+    kg.meet(new)
+    assert kg.snapshot()["closed"] == ""
+    kg.meet(os.urandom(16))
+    assert "another one than before" in kg.snapshot()["closed"]
+    opened.close()
