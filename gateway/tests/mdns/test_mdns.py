@@ -100,6 +100,9 @@ def test_what_a_liar_calls_itself_cannot_steer_a_terminal(
         (["--site", "shed"], 2, "is no site's id"),
         (["--seconds", "0"], 2, "above 0"),
         (["--enrolment", "none.json"], 1, "none.json"),
+        (["--interface", "eth0"], 1, "--interface eth0: this host has no such address"),
+        (["--interface", "2001:db8::1"], 1, "this host has no such address"),
+        (["--interface", "192.0.2.1"], 1, "this host has no such address"),
     ],
 )
 def test_wrong_usage(
