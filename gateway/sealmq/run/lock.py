@@ -173,10 +173,23 @@ def tell(path: Path, number: int) -> int | None:
     return None
 
 
+def _of_another(path: Path) -> int | None:
+    """Whom the lock names as its holder, where that is a user's whose processes we cannot see."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        pid, _ = _holder(fd)
+    finally:
+        os.close(fd)
+    if pid is None or os.geteuid() in (0, proc.uid_of(pid)):
+        return None
+    return pid
+
+
 def stop(path: Path, patience_s: float = DOWN_S) -> bool:
     """End the site's `sealmq up` and what it has started; False: there was nothing to end.
 
-    RunError: something still runs after `patience_s`, or it is a command, which is not ended.
+    RunError: something still runs after `patience_s`, or it is another user's, or a command, which
+    is not ended.
     """
     if not held(path):
         return False
@@ -185,6 +198,11 @@ def stop(path: Path, patience_s: float = DOWN_S) -> bool:
         raise RunError(
             f"it is not up, and a command changes its files: process {pid}",
             "wait until it has ended",
+        )
+    if pid is None and (other := _of_another(path)) is not None:
+        raise RunError(
+            f"`sealmq up` runs as process {other}, of user {proc.user_of(other)}",
+            "run it as that user, or as root",
         )
     end = time.monotonic() + patience_s
     told: int | None = None
