@@ -18,6 +18,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shlex
 import shutil
 import sqlite3
 import tempfile
@@ -168,7 +169,18 @@ def drafts(layout: Layout) -> Iterator[Path]:
         pid = left.name.removeprefix(_DRAFTS).partition("-")[0]
         if not (pid.isdecimal() and proc.start_of(int(pid))):
             shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{_DRAFTS}{os.getpid()}-", dir=layout.state) as folder:
+    try:
+        made = tempfile.TemporaryDirectory(prefix=f"{_DRAFTS}{os.getpid()}-", dir=layout.state)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        # As a card that fails becomes: the copy is as good as the site, as long as nobody writes.
+        raise BackupError(
+            f"{layout.state} is on a disk that is read-only",
+            "copy the site to another one, and name the copy: "
+            f"cp -a {shlex.quote(str(layout.root))} /media/stick/site",
+        ) from None
+    with made as folder:
         yield Path(folder)
 
 

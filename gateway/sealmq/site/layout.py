@@ -281,7 +281,9 @@ def give_back(layout: Layout) -> None:
         if folder.is_dir():
             owner = folder.stat()
             for path in folder.iterdir():
-                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+                found = path.lstat()
+                if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
+                    os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def write_atomically(path: Path, data: bytes, mode: int, durable: bool = True) -> None:

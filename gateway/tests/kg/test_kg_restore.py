@@ -7,10 +7,12 @@ import json
 import os
 import re
 import resource
+import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -162,6 +164,29 @@ def test_a_full_stick_and_a_full_disk_under_the_site_are_told_apart(
     monkeypatch.setattr(backup_restore, "read", full)
     with pytest.raises(BackupError, match=f"{site.layout.state}: no space is left"):
         restore(site.layout, stick / "b", site.key_file)
+
+
+def test_a_site_on_a_disk_that_has_become_read_only_is_backed_up_from_a_copy(
+    site: MadeSite,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = site.layout.root
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "mkdtemp", read_only)
+        patch.setattr(os, "chown", read_only)
+        assert main(["backup", str(root), str(tmp_path / "b")]) == 1
+    said = capsys.readouterr().err
+    assert f"{site.layout.state} is on a disk that is read-only" in said
+    assert f"cp -a {root} " in said
+    copied = tmp_path / "copy"
+    shutil.copytree(root, copied)
+    assert main(["backup", str(copied), str(tmp_path / "b")]) == 0
 
 
 def test_a_backup_of_a_store_that_is_torn(site: MadeSite, tmp_path: Path) -> None:
