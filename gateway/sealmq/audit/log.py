@@ -379,7 +379,8 @@ class Audit:
         segment = self._segment
         if segment is None:
             return
-        old = self._now() - self._segment_began >= self._ms
+        # Also when the clock went back: readers take closed segments only.
+        old = not 0 <= self._now() - self._segment_began < self._ms
         if last or old or segment.size >= self._bytes:
             segment.close()
             self._segment = None

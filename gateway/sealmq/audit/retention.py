@@ -20,8 +20,8 @@ AT_ONCE = 100
 
 
 class Retention(NamedTuple):
-    """keep_ms: how old a segment has to be, by its last line; 0: none is deleted. report: the
-    folder of one that has to have read it.
+    """keep_ms: how old a segment has to be, by its last line and the next one's; 0: none is
+    deleted. report: the folder of one that has to have read it.
     """
 
     keep_ms: int = 0
@@ -35,21 +35,25 @@ class Retention(NamedTuple):
             return []
         read = None if self.report is None else _read(self.report / READ)
         found: list[str] = []
-        for _, run in groupby(Log(folder, role).names, lambda name: order(name)[:3]):
-            for name in run:
-                if not self._old(folder / f"{name}{CLOSED}", now_ms, read):
+        for of, run in groupby(Log(folder, role).names, lambda name: order(name)[:3]):
+            names = list(run)
+            if of[1] + self.keep_ms > now_ms:
+                continue  # it began under a clock that was ahead: `audit verify` would doubt it
+            for at, name in enumerate(names):
+                path = folder / f"{name}{CLOSED}"
+                # And the next one: by a clock that was behind, before a network set it, all is old.
+                if not all(self._old(folder / f"{one}{CLOSED}", now_ms) for one in names[at:][:2]):
                     break  # in each run its beginning, so that nothing is missing in the middle
+                if read is not None and read.get(path.name) != path.stat().st_size:
+                    break
                 found.append(name)
         return found[:AT_ONCE]
 
-    def _old(self, path: Path, now_ms: int, read: dict[str, int] | None) -> bool:
+    def _old(self, path: Path, now_ms: int) -> bool:
         try:
-            seen = path.stat()
+            return path.stat().st_mtime_ns // 1_000_000 + self.keep_ms <= now_ms
         except FileNotFoundError:  # it is open
             return False
-        if seen.st_mtime_ns // 1_000_000 + self.keep_ms > now_ms:
-            return False
-        return read is None or read.get(path.name) == seen.st_size
 
 
 def _read(path: Path) -> dict[str, int]:

@@ -15,8 +15,10 @@ generator's, the mediator's, sealmq.toml. What that leaves between the parts ope
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import shlex
 import shutil
 import sqlite3
 import tempfile
@@ -92,6 +94,14 @@ def make(
             size = draft.stat().st_size
             _take_name(target)
             os.replace(draft, target)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # A write names no file, and the site's disk may be another one.
+            raise NoRoom(
+                f"{target.parent}: no space is left for the backup",
+                "free some space on that disk, or name a file on another one",
+            ) from None
         finally:
             draft.unlink(missing_ok=True)
     sync_folder(target.parent)
@@ -159,7 +169,18 @@ def drafts(layout: Layout) -> Iterator[Path]:
         pid = left.name.removeprefix(_DRAFTS).partition("-")[0]
         if not (pid.isdecimal() and proc.start_of(int(pid))):
             shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{_DRAFTS}{os.getpid()}-", dir=layout.state) as folder:
+    try:
+        made = tempfile.TemporaryDirectory(prefix=f"{_DRAFTS}{os.getpid()}-", dir=layout.state)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        # As a card that fails becomes: the copy is as good as the site, as long as nobody writes.
+        raise BackupError(
+            f"{layout.state} is on a disk that is read-only",
+            "copy the site to another one, and name the copy: "
+            f"cp -a {shlex.quote(str(layout.root))} /media/stick/site",
+        ) from None
+    with made as folder:
         yield Path(folder)
 
 

@@ -9,6 +9,7 @@ off is not written anew by the one that repeats it: by then the site may be half
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -21,6 +22,7 @@ from pathlib import Path
 from sealmq.families import registry
 from sealmq.families.records import FamilyRecord
 from sealmq.kg import restore as kg_restore
+from sealmq.kg.closing import NONE
 from sealmq.kg.errors import StoreBroken
 from sealmq.kg.store import Clock, KgStore, clock_ms, hold
 from sealmq.site import masterkey
@@ -175,6 +177,13 @@ class _Restore:
                 return head, read(file, head, key.backup, self._drafts), key
             except BackupError as error:
                 raise BackupError(f"{self._source} {error}", error.hint) from None
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                raise NoRoom(
+                    f"{self._layout.state}: no space is left for what the backup holds",
+                    "nothing was changed; free some space on that disk",
+                ) from None
 
     # `sealmq kg backup` wrote the key generator's database itself, and noted two things in it.
     def _keys_alone(
@@ -270,7 +279,8 @@ class _Restore:
             raise StoreBroken(f"{self._source} {error}", hint) from None
 
     def _store_that_stays(self, store: KgStore, sealed_in: bool) -> tuple[bytes, str]:
-        """(which store the mediator will come with, why that does not hold what it held or "").
+        """(which store the mediator will come with, or NONE; why that does not hold what it held,
+        or "").
 
         One that is there and is the one that these keys had holds all that it ever held.
         """
@@ -278,7 +288,7 @@ class _Restore:
         found = _identity(self._layout.mediator_db)
         if found and found == belongs:
             return found, ""
-        return found or secrets.token_bytes(16), NOT_ITS if sealed_in or found else NO_PART
+        return found or NONE, NOT_ITS if sealed_in or found else NO_PART
 
     def _put_aside(self, config: Config) -> Path | None:
         """What undoes the restore; None when nothing was there, or nothing that can be read.

@@ -17,7 +17,15 @@ from typing import Any
 from sealmq.audit import Audit
 from sealmq.bridge import serving
 from sealmq.bridge.line import LineLost
-from sealmq.bridge.serving import Changed, deliver, forever, mediator_at, opened, write_told
+from sealmq.bridge.serving import (
+    Changed,
+    Since,
+    deliver,
+    forever,
+    mediator_at,
+    opened,
+    write_told,
+)
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import NotAuthorised
 from sealmq.client.values import Message as Delivered
@@ -45,10 +53,16 @@ class Crossing:
     """One run of a border, as its table says now; begun anew when that changes."""
 
     def __init__(
-        self, layout: Layout, name: str, across: Across, kg: KgClient, audit: Audit
+        self,
+        layout: Layout,
+        name: str,
+        across: Across,
+        kg: KgClient,
+        audit: Audit,
+        since: Since,
     ) -> None:
         self._layout, self._name, self._across, self._kg = layout, name, across, kg
-        self._audit = audit
+        self._audit, self._since = audit, since
         self._border = loads(across.text).borders[name]
         address, reads = mediator_at(layout), across.reads["enrolment"]
         self._publishing = Publishing.at(across.publishes["enrolment"], address)
@@ -171,15 +185,15 @@ class Crossing:
         lines = {
             self._name: {
                 "line": "up",
+                "since_ms": self._since.of(self._name, True),
                 "waiting": self._spool.count,
                 "crossed": self._passage.crossed,
                 "dropped": dict(self._passage.dropped),
             }
         }
         text = json.dumps(lines)
-        if text != self._written:
+        if text != self._written and write_told(self._layout, border_role(self._name), lines):
             self._written = text
-            write_told(self._layout, border_role(self._name), lines)
 
 
 _WORD = {"reads": "in", "publishes": "out"}
@@ -194,14 +208,14 @@ async def _serve(layout: Layout, secrets: dict[str, object]) -> None:
     if not isinstance(name, str):
         raise BadHandOver("the hand-over names no border")
     role = border_role(name)
-    audit = opened(layout, role, "border", secrets)
+    audit, since = opened(layout, role, "border", secrets), Since()
 
     async def once() -> None:
         async with await KgClient.connect(layout.kg_socket) as kg:
-            await Crossing(layout, name, await kg.border_enrol(name), kg, audit).run()
+            await Crossing(layout, name, await kg.border_enrol(name), kg, audit, since).run()
 
     def fails(why: str) -> None:
-        write_told(layout, role, {name: {"line": why}})
+        write_told(layout, role, {name: {"line": why, "since_ms": since.of(name, False)}})
 
     await forever(layout, role, audit, once, fails)
 

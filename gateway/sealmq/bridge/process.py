@@ -42,7 +42,7 @@ from .far import Relay
 from .line import Line, LineLost, Own
 from .neighbour import Neighbour, keys_budget
 from .passing import Passing
-from .serving import Changed, Publishing, Work, forever, mediator_at, opened, write_told
+from .serving import Changed, Publishing, Since, Work, forever, mediator_at, opened, write_told
 from .spool import Message, Spool, Told
 from .told import ROLE
 from .traffic import Import, Over, Traffic, now_ms
@@ -83,10 +83,16 @@ class Bridge:
     """One run with what crosses now; begun anew when that changes."""
 
     def __init__(
-        self, layout: Layout, crossings: Crossings, own: Own, kg: KgClient, audit: Audit
+        self,
+        layout: Layout,
+        crossings: Crossings,
+        own: Own,
+        kg: KgClient,
+        audit: Audit,
+        since: Since | None = None,
     ) -> None:
         self._layout, self._crossings, self.own = layout, crossings, own
-        self._kg, self._audit = kg, audit
+        self._kg, self._audit, self._since = kg, audit, since or Since()
         shown = peerkeys.read(own.der)
         self._config = loads(crossings.text)
         peers = crossings.peers.values()
@@ -518,7 +524,7 @@ class Bridge:
         for name, labels in self._lacks.items():
             if labels:
                 said[name] += f"; it does not export {', '.join(labels)}"
-        lines = {
+        lines: dict[str, dict[str, Any]] = {
             name: {
                 "line": line,
                 "waiting": self.spool.count(name),
@@ -526,10 +532,11 @@ class Bridge:
             }
             for name, line in said.items()
         }
+        for name, line in self._said.items():
+            lines[name]["since_ms"] = self._since.of(name, line == "up")
         text = json.dumps(lines)
-        if text != self._written:
+        if text != self._written and write_told(self._layout, ROLE, lines):
             self._written = text
-            write_told(self._layout, ROLE, lines)
 
 
 def _who(of: Crossings) -> list[tuple[Any, ...]]:
@@ -542,21 +549,25 @@ def _who(of: Crossings) -> list[tuple[Any, ...]]:
 async def _serve(layout: Layout, secrets: dict[str, object]) -> None:
     key, der = _handed(secrets)
     own = Own(der, key)
-    audit = opened(layout, ROLE, ROLE, secrets)
+    audit, since = opened(layout, ROLE, ROLE, secrets), Since()
 
     async def once() -> None:
         async with await KgClient.connect(layout.kg_socket) as kg:
-            await Bridge(layout, await kg.peer_enrol(), own, kg, audit).run()
+            await Bridge(layout, await kg.peer_enrol(), own, kg, audit, since).run()
 
     def fails(why: str) -> None:
-        write_told(layout, ROLE, {name: {"line": why} for name in _peers(layout)})
+        lines: dict[str, dict[str, Any]] = {peer.name: {"line": why} for peer in _peers(layout)}
+        for peer in _peers(layout):
+            if not peer.far:
+                lines[peer.name]["since_ms"] = since.of(peer.name, False)
+        write_told(layout, ROLE, lines)
 
     await forever(layout, ROLE, audit, once, fails)
 
 
-def _peers(layout: Layout) -> list[str]:
+def _peers(layout: Layout) -> list[Peer]:
     with contextlib.suppress(SiteError, OSError):
-        return list(load(layout.config).peers)
+        return list(load(layout.config).peers.values())
     return []
 
 

@@ -9,7 +9,6 @@ import heapq
 import json
 import logging
 import os
-import pwd
 import signal
 import sqlite3
 import sys
@@ -181,12 +180,34 @@ def _may_heal(error: Exception, keys_s: float) -> bool:
     return isinstance(error, ClientError)
 
 
-def write_told(layout: Layout, role: str, lines: Mapping[str, Any]) -> None:
-    """For `sealmq status` and the like (told.py)."""
+class Since:
+    """When each line was last seen to begin, or to end, ms by the monotonic clock: over
+    all runs of the process.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[bool, int]] = {}
+
+    def of(self, name: str, up: bool) -> int:
+        """Whether it is up now is said, too."""
+        seen = self._seen.get(name)
+        if seen is None or seen[0] != up:
+            seen = self._seen[name] = up, time.monotonic_ns() // 1_000_000
+        return seen[1]
+
+
+def write_told(layout: Layout, role: str, lines: Mapping[str, Any]) -> bool:
+    """For `sealmq status` and the like (told.py). Whether it could be written: a full disk ends no
+    line for want of it.
+    """
     said = {"pid": os.getpid(), "start": proc.start_of(os.getpid()), "lines": lines}
     path = layout.run_of(role) / "lines.json"
-    # Each second of a load, from the event loop: no fsync, and none is needed.
-    write_atomically(path, json.dumps(said).encode() + b"\n", 0o644, durable=False)
+    try:
+        # Each second of a load, from the event loop: no fsync, and none is needed.
+        write_atomically(path, json.dumps(said).encode() + b"\n", 0o644, durable=False)
+    except OSError:
+        return False
+    return True
 
 
 def main(
@@ -226,7 +247,7 @@ async def forever(
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
     file = Persistent(f"run/{role}/ready.json", log.error)
-    told, user = Ready(role, os.getpid(), role, True), pwd.getpwuid(os.geteuid()).pw_name
+    told, user = Ready(role, os.getpid(), role, True), proc.name_of(os.geteuid())
     file.put(lambda: ready.write(layout, told, user=user))
     audit.write("start")
     work = asyncio.create_task(_again(once, fails), name=role)

@@ -43,7 +43,8 @@ def _said(layout: Layout, role: str) -> dict[str, Any]:
 
 
 def line(layout: Layout, name: str, role: str = ROLE) -> dict[str, Any]:
-    """Of a peer, or of what another role calls so. line: "up", or why it is not; waiting: messages;
+    """Of a peer, or of what another role calls so. line: "up", or why it is not; since: Unix s,
+    when its line was last seen to begin or to end, None: that is not known; waiting: messages;
     dropped: how many, by reason.
     """
     said = _said(layout, role)
@@ -53,6 +54,7 @@ def line(layout: Layout, name: str, role: str = ROLE) -> dict[str, Any]:
     dropped = row.get("dropped")
     return {
         "line": str(row.get("line", "beginning")) if said else "not running",
+        "since": ready.since_s(row),
         "waiting": row["waiting"] if type(row.get("waiting")) is int else 0,
         "dropped": dropped if isinstance(dropped, dict) else {},
     }

@@ -60,7 +60,17 @@ def run(args: argparse.Namespace) -> int:
     elif not rows:
         print("no borders; sealmq border --help")
     else:
-        titles = ("NAME", "FROM", "TO", "DECLASSIFIES", "STATE", "WAITING", "DROPPED", "TOPICS")
+        titles = (
+            "NAME",
+            "FROM",
+            "TO",
+            "DECLASSIFIES",
+            "STATE",
+            "SINCE",
+            "WAITING",
+            "DROPPED",
+            "TOPICS",
+        )
         for line in table(titles, [_cells(row) for row in rows]):
             print(line)
     return 0
@@ -81,12 +91,15 @@ def _row(layout: Layout, border: Border) -> dict[str, Any]:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
+    from .tables import moment
+
     return [
         row["name"],
         row["from"],
         row["to"],
         "yes" if row["declassify"] else "no",
         row["line"],
+        "-" if row["since"] is None else moment(row["since"] * 1000),
         str(row["waiting"]),
         str(sum(row["dropped"].values())),
         " ".join(row["topics"]),

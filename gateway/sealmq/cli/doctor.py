@@ -47,7 +47,7 @@ then true, false or null.
 
 exit codes: 0 all of it holds; 1 something FAILED, and this site or broker is open there; 2 nothing
 could be tried; 3 nothing failed, and something could not be tried (say, the advertised address from
-here, or revoking without --revoke-command)
+here, a peer's line that is down, or revoking without --revoke-command)
 """
 
 

@@ -65,7 +65,17 @@ def run(args: argparse.Namespace) -> int:
         )
     from sealmq.mdns.find import find
 
-    found = find(args.seconds, args.interface, site)
+    try:
+        found = find(args.seconds, args.interface, site)
+    except (OSError, RuntimeError, ValueError) as error:
+        if args.interface is None:
+            raise OperatorError(
+                f"this host cannot listen for announcements: {error}", hint="has it a network?"
+            ) from None
+        raise OperatorError(
+            f"--interface {plain(args.interface, 60)}: this host has no such address",
+            hint="ip address shows which it has",
+        ) from None
     if args.json:
         rows = [
             {"site": one.site, "name": one.name, "host": one.host, "port": one.port}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -181,6 +182,7 @@ def parser_of(sub: argparse._SubParsersAction[Any], name: str) -> argparse.Argum
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; every error ends here."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _show_what_it_cannot()
     try:
         if words and words[0] in beside.PROGRAMS:
             beside.run(words[0], words[1:])
@@ -198,6 +200,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:  # one handler: no traceback ever reaches an operator
         return report(error)
     return code
+
+
+# A name that a terminal's encoding has no letters for, or that is no text, as a folder's may be.
+def _show_what_it_cannot() -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

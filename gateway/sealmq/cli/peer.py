@@ -23,7 +23,7 @@ from sealmq.site.model import Peer
 from . import in_force, settled
 from .errors import OperatorError, UsageError
 from .keygen import add_key_file, ask, key_file
-from .tables import table
+from .tables import moment, table
 
 _EXAMPLES = """\
 examples:
@@ -315,7 +315,7 @@ def _list(args: argparse.Namespace) -> int:
     if not rows:
         print("no peers; sealmq peer add --help")
         return 0
-    titles = ("NAME", "FINGERPRINT", "LINE", "EXPORT", "IMPORT", "WAITING", "DROPPED")
+    titles = ("NAME", "FINGERPRINT", "LINE", "SINCE", "EXPORT", "IMPORT", "WAITING", "DROPPED")
     for line in table(titles, [_cells(row) for row in rows]):
         print(line)
     return 0
@@ -340,6 +340,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["name"],
         row["fingerprint"][: len("SHA256:") + 16] + "...",
         _shown_line(row),
+        "-" if row.get("since") is None else moment(row["since"] * 1000),
         " ".join(row["export"]) or "-",
         " ".join(row["import"]) or "-",
         str(row["waiting"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import threading
@@ -176,8 +177,10 @@ def _tell_status(site: str) -> None:
     _tell(json.dumps(seen(Layout.open(site)).to_json()))
 
 
+# A terminal may have gone, a file's disk be full: no site ends, and no part stays ended, for that.
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _tell(line: str) -> None:

@@ -128,26 +128,27 @@ class AtMediator:
         """Whoever listens there proves that it is this mediator."""
         here = self.reader
         host, port = mediator.advertise_host, mediator.advertise_port
+        at = reach.written(host, port)
         wrong = reach.stray(host, mediator.host)
         beside = "" if wrong is None else f"; {wrong}"
         if (host, port) == (here.host, here.port):
-            return f"{host}:{port}{beside}"
+            return f"{at}{beside}"
         # A client has one session at a time: a second connection of the same one would shift the
         # counters of the first, which then looks refused in every later try.
         there = here.again(host, port)
         try:
             code = await there.knock(there.make_hello())
             if code == _UNAVAILABLE:
-                raise Untried(f"{host}:{port} answers CONNACK {code}: it cannot serve just now")
+                raise Untried(f"{at} answers CONNACK {code}: it cannot serve just now")
             if code or not await there.welcomed():
-                raise Failed(f"what listens at {host}:{port} is not this mediator")
+                raise Failed(f"what listens at {at} is not this mediator")
         except Broken as error:
             raise Untried(f"from here: {error}{beside}") from None
         finally:
             there.close()
             here.close()
             self.reader = there.again(here.host, here.port)
-        return f"{host}:{port}{beside}"
+        return f"{at}{beside}"
 
     async def _not_welcome(self, *hellos: bytes) -> str:
         told = set()

@@ -10,10 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from sealmq.bridge import told
 from sealmq.broker.target import Target
 from sealmq.families import registry
 from sealmq.kglink import KgClient
 from sealmq.run import ready
+from sealmq.run.logfile import stamp
 from sealmq.run.ready import Ready
 from sealmq.site.canary import READER, STRANGER, WRITER
 from sealmq.site.config import Config, load
@@ -46,8 +48,8 @@ async def examine(layout: Layout) -> list[Result]:
             error.hint,
         ) from None
     mediator, broker = _serving(layout, "mediator"), _serving(layout, "broker")
-    told = ready.read_json(layout.ready("mediator")) or {}
-    closed, away = told.get("closed"), told.get("away")
+    said = ready.read_json(layout.ready("mediator")) or {}
+    closed, away = said.get("closed"), said.get("away")
     if away:
         raise DoctorError(f"nobody can connect: {away}", f"see: sealmq status {layout.root}")
     if closed:
@@ -57,14 +59,14 @@ async def examine(layout: Layout) -> list[Result]:
     with alone(layout):
         async with _canaries(layout, mediator) as canaries:
             external = broker.kind == "external"
-            return await _tries(config, canaries, _outside(layout, broker), external)
+            return await _tries(layout, config, canaries, _outside(layout, broker), external)
 
 
 def _serving(layout: Layout, role: str) -> Ready:
-    told = ready.read(layout, role)
-    if told is None or not told.ready:
+    found = ready.read(layout, role)
+    if found is None or not found.ready:
         raise DoctorError(f"the {role} of {layout.root} is not up", f"sealmq up {layout.root}")
-    return told
+    return found
 
 
 @asynccontextmanager
@@ -118,7 +120,7 @@ def _outside(layout: Layout, broker: Ready) -> AtBroker:
 
 
 async def _tries(
-    config: Config, canaries: list[Canary], outside: AtBroker, external: bool
+    layout: Layout, config: Config, canaries: list[Canary], outside: AtBroker, external: bool
 ) -> list[Result]:
     writer, reader, stranger = canaries
     judging = map(registry.manifest, config.policy.order)
@@ -155,6 +157,7 @@ async def _tries(
         mounts = [border.mount for border in config.borders.values()]
         at_mediator["publish in a border's place"] = lambda: inside.in_place_of_a_border(mounts)
     results = [_declassifies(border) for border in config.borders.values() if border.declassify]
+    results += [_line_to(layout, peer.name) for peer in config.peers.values() if not peer.far]
     for name, family in families.items():
         try:
             at_mediator |= family.tries(inside)
@@ -178,6 +181,15 @@ def _declassifies(border: Border) -> Result:
         f"who has {border.label_out} reads what {border.label_in} is needed for otherwise: "
         + ", ".join(border.topics),
     )
+
+
+# Nothing is open for it; but nothing is delivered over it either.
+def _line_to(layout: Layout, peer: str) -> Result:
+    found = told.line(layout, peer)
+    line, since = str(found["line"]), found["since"]
+    up = line.partition(";")[0] == "up"
+    at = "" if since is None else f", since {stamp(since)[:19]}Z"
+    return Result(f"the line to {peer}", True if up else None, f"{line}{at}")
 
 
 async def _fresh(inside: AtMediator, name: str, work: Try) -> Result:

@@ -19,6 +19,8 @@ from . import schema
 
 STORE, CLOSED = "mediator-store", "closed"
 STORE_BYTES = 16
+NONE = b""
+"""In a store's place: the one that was known is lost, and none has come since."""
 LOST = "the mediator's store is another one than before: it was deleted, or put in place by hand"
 
 
@@ -60,9 +62,11 @@ def closed(tx: Connection) -> str:
 
 
 def reopen(tx: Connection) -> bool:
-    """Whether it was closed."""
-    mine = schema.meta.c.name == CLOSED
-    return tx.execute(delete(schema.meta).where(mine)).rowcount > 0
+    """Whether it was closed. Where the store is lost, the next one is taken as it is, too."""
+    gone = [CLOSED, *([STORE] if _get(tx, STORE) == NONE else [])]
+    was = closed(tx) != ""
+    tx.execute(delete(schema.meta).where(schema.meta.c.name.in_(gone)))
+    return was
 
 
 def end_links(tx: Connection) -> None:

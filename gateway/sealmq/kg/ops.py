@@ -5,13 +5,13 @@ Nothing of a request is trusted: every field is checked here before the key gene
 
 from __future__ import annotations
 
-import pwd
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sealmq.kgtypes import MAX_ENROL, Applied
+from sealmq.run import proc
 from sealmq.site.config import load
 from sealmq.site.errors import ConfigError
 from sealmq_spec.const import ASK_LEN, U24
@@ -54,10 +54,7 @@ class Peer:
     @property
     def user(self) -> str:
         """The name of its user, for the log."""
-        try:
-            return pwd.getpwuid(self.uid).pw_name
-        except KeyError:
-            return str(self.uid)
+        return proc.name_of(self.uid)
 
 
 class Ops:

@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import logging
 import os
-import pwd
 import resource
 import signal
 import sys
@@ -25,7 +24,7 @@ from sealmq.audit import Audit, AuditError
 from sealmq.audit.chain import Chain, NoChain, first
 from sealmq.audit.retention import Retention
 from sealmq.audit.totals import Totals
-from sealmq.run import ready
+from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
 from sealmq.run.ready import Persistent, Ready
 from sealmq.run.secrets import receive
@@ -180,7 +179,7 @@ class Process:
             log.warning("%s", line)
 
     def _announce(self) -> None:
-        user = pwd.getpwuid(os.geteuid()).pw_name
+        user = proc.name_of(os.geteuid())
         told = Ready("kg", os.getpid(), str(self._layout.kg_socket), True)
         self._ready.put(lambda: ready.write(self._layout, told, user=user))
 

@@ -32,6 +32,12 @@ from .seal import Vault
 # In meta: when the backup was made that this store was restored from, until somebody is told.
 NEWS = "restored"
 _CHECK = b"sealmq kg store"
+_NO_DISK = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+)
 # inst also follows the clock, in steps of ten minutes: a store that is restored from a backup then
 # still does not issue what it issued since. 2024-01-01; the u24 lasts three centuries.
 _INST_EPOCH_S = 1_704_067_200
@@ -157,8 +163,11 @@ class KgStore:
             with self._engine.begin() as tx:
                 yield tx
         except (DBAPIError, sqlite3.Error) as error:
-            reason = str(getattr(error, "orig", None) or error)
-            raise StoreBroken(f"kg.db: {reason}") from None
+            of_sqlite = getattr(error, "orig", None) or error
+            # It is not broken; a reader, too, makes a small file beside it.
+            full = getattr(of_sqlite, "sqlite_errorcode", 0) & 0xFF in _NO_DISK
+            hint = "is its disk full, read-only or damaged? df, dmesg" if full else None
+            raise StoreBroken(f"kg.db: {of_sqlite}", hint) from None
         if self._reserve is not None and not self._reserve.whole:
             self._checkpoint()
 

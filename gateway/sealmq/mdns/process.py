@@ -9,10 +9,11 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
-import pwd
 import signal
+import socket
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ import ifaddr
 from zeroconf import Error, InterfaceChoice, IPVersion, ServiceInfo, Zeroconf
 
 from sealmq import logs
-from sealmq.run import ready
+from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
-from sealmq.run.ready import Ready
+from sealmq.run.ready import Ready, Tried
 from sealmq.run.secrets import receive
 from sealmq.site.layout import Layout
 from sealmq.site.values import ANYWHERE
@@ -35,6 +36,10 @@ log = logging.getLogger("sealmq.mdns")
 ROLE = "mdns"
 # A board without a network at boot gets its addresses later, and others after that.
 _LOOK_S = 5.0
+# Of a name: DNS takes 63 bytes, some of them for a number where another site has the same one.
+_LONGEST = 58
+# What zeroconf raises where this host has no address, or none of that version, just now: the last.
+_PASSES = (OSError, Error, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class Told:
         return ServiceInfo(
             SERVICE,
             # A dot would be a border between labels to some who read it.
-            f"{self.name.replace('.', '-')}.{SERVICE}",
+            f"{self.name.replace('.', '-')[:_LONGEST]}.{SERVICE}",
             port=self.port,
             properties={"v": VERSION, "site": self.site},
             server=server,
@@ -75,9 +80,10 @@ class Told:
         )
 
     def begin(self) -> Zeroconf:
-        """Where the mediator is reached. OSError, Error."""
-        at: Any = [self.listen] if self.listen not in ANYWHERE else InterfaceChoice.All
-        version = IPVersion.V6Only if ":" in self.listen else IPVersion.V4Only
+        """Where the mediator is reached. OSError, Error, RuntimeError."""
+        listen = self.listen if self.listen in ANYWHERE else _address(self.listen)
+        at: Any = InterfaceChoice.All if listen in ANYWHERE else [listen]
+        version = IPVersion.V6Only if ":" in listen else IPVersion.V4Only
         made = Zeroconf(interfaces=at, ip_version=version)
         try:
             made.register_service(self.service(), allow_name_change=True)
@@ -87,23 +93,32 @@ class Told:
         return made
 
 
-def announce(told: Told, stop: threading.Event) -> None:
-    """Until `stop`; anew when this host gets other addresses, and when it failed."""
+# An interface is chosen by its address; a name that leads to several: by the first, as many have.
+def _address(host: str) -> str:
+    rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return min((str(row[4][0]) for row in rows), key=lambda address: ":" in address)
+
+
+def announce(told: Told, stop: threading.Event, each: Callable[[], object] = lambda: None) -> None:
+    """Until `stop`; anew when this host gets other addresses, and when it failed. each: is called
+    whenever that is looked at.
+    """
     running: Zeroconf | None = None
     at: frozenset[str] | None = None
     failed = ""
     while True:
-        now = _addresses()
-        if running is not None and now != at:
-            running.close()
-            running = None
-        if running is None:
-            try:
+        each()
+        try:
+            now = _addresses()
+            if running is not None and now != at:
+                running.close()
+                running = None
+            if running is None:
                 running, at, failed = told.begin(), now, ""
-            except (OSError, Error) as error:
-                if str(error) != failed:
-                    failed = str(error)
-                    log.warning("cannot be announced now: %s", failed or type(error).__name__)
+        except _PASSES as error:
+            if str(error) != failed:
+                failed = str(error)
+                log.warning("cannot be announced now: %s", failed or type(error).__name__)
         if stop.wait(_LOOK_S):
             break
     if running is not None:
@@ -131,8 +146,14 @@ def main(arguments: list[str] | None = None) -> int:
         told = Told.of(receive())
         # It is a hint: that a site serves does not depend on it.
         mine = Ready(ROLE, os.getpid(), SERVICE.rstrip("."), True)
-        ready.write(layout, mine, user=pwd.getpwuid(os.geteuid()).pw_name)
-        announce(told, stop)
+        user, file = proc.name_of(os.geteuid()), Tried("run/mdns/ready.json", log.error)
+        said = False
+
+        def tell() -> None:
+            nonlocal said
+            said = said or file.put(lambda: ready.write(layout, mine, user=user))
+
+        announce(told, stop, tell)
         ready.forget(layout, ROLE)
     except (BadHandOver, OSError) as error:
         print(f"mdns: {error}", file=sys.stderr)

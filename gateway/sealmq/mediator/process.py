@@ -10,11 +10,12 @@ import logging
 import os
 import signal
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from sealmq import __version__, garbage, logs, loops
-from sealmq.audit import Audit, chain
+from sealmq.audit import Audit, AuditError, chain
 from sealmq.audit.events import of_families
 from sealmq.audit.retention import Retention
 from sealmq.families.api import FamilyError
@@ -23,6 +24,7 @@ from sealmq.run.ready import AGAIN_S
 from sealmq.run.secrets import receive
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
+from sealmq.site.reach import written
 from sealmq.store import Store, StoreError
 
 from .acceptor import Acceptor
@@ -37,6 +39,8 @@ log = logging.getLogger("sealmq.mediator")
 
 # How long to wait for the broker and the journal before this serves without a broker.
 _BROKER_S = 10.0
+# Labels in hand-over that are named; of a longer file nobody would believe that this serves.
+_NAMED = 100
 
 
 class Process:
@@ -104,15 +108,15 @@ class Process:
         listen = config.mediator
         acceptor = Acceptor(crew.strangers, crew.give)
         try:
-            host, port = await acceptor.listen(listen.host, listen.port)
+            at = written(*await acceptor.listen(listen.host, listen.port))
         except OSError as error:
             raise SiteError(
-                f"cannot listen on {listen.host}:{listen.port}: {_reason(error)}",
+                f"cannot listen on {written(listen.host, listen.port)}: {_reason(error)}",
                 "is another broker there? change [mediator] listen in sealmq.toml",
             ) from None
         self._audit.write(
             "start",
-            address=f"{host}:{port}",
+            address=at,
             enforce=config.policy.enforce,
             name=self._layout.root.name,
             order=list(config.policy.order),
@@ -123,7 +127,7 @@ class Process:
         self._serving = {
             "role": "mediator",
             "pid": os.getpid(),
-            "address": f"{host}:{port}",
+            "address": at,
             "ready": True,
             "order": list(config.policy.order),
         }
@@ -176,6 +180,7 @@ def _merged(news: list[dict[str, Any]]) -> dict[str, Any]:
 
     journals, stuck, aside = of("journal"), of("stuck"), of("aside")
     handover = of("handover")
+    labels = {name: ends for one in handover for name, ends in one["labels"].items()}
     starting = ["a worker of the mediator is starting"]
     away = (
         [one["lost"] for one in news if one.get("lost")]
@@ -191,7 +196,8 @@ def _merged(news: list[dict[str, Any]]) -> dict[str, Any]:
         if journals
         else None,
         "handover": {
-            "labels": {k: v for one in handover for k, v in one["labels"].items()},
+            "labels": dict(islice(sorted(labels.items()), _NAMED)),
+            "count": len(labels),
             "held": sum(one["held"] for one in handover),
         },
         "away": away[0] if away else None,
@@ -275,7 +281,9 @@ def main(arguments: list[str] | None = None) -> int:
         FamilyError,
         MissingExecutor,
         chain.NoChain,
+        AuditError,
         KeyError,
+        OSError,
     ) as error:
         print(f"mediator: {error}", file=sys.stderr)
         return 1

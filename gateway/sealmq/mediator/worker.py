@@ -385,6 +385,7 @@ def main(arguments: list[str] | None = None, build: Build | None = None) -> int:
         NoChain,
         KeyError,
         Gone,
+        OSError,
     ) as error:
         print(str(error), file=sys.stderr)
         return 1

@@ -12,7 +12,6 @@ import ipaddress
 import json
 import logging
 import os
-import pwd
 import signal
 import socket
 import sys
@@ -28,11 +27,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sealmq import logs
 from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
-from sealmq.run.ready import Ready
+from sealmq.run.ready import Ready, Tried
 from sealmq.run.secrets import receive
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
 from sealmq.site.model import Metrics
+from sealmq.site.reach import written
 
 from .exposition import text
 from .health import Watch
@@ -158,11 +158,15 @@ def serve(layout: Layout, at: Metrics, supervisor: int) -> None:
     server = _bound(at, watch, stop)
     thread = threading.Thread(target=server.serve_forever, name="http", daemon=True)
     thread.start()
-    host = f"[{at.host}]" if ":" in at.host else at.host
-    told = Ready(ROLE, os.getpid(), f"{host}:{at.port}", True)
-    ready.write(layout, told, user=pwd.getpwuid(os.geteuid()).pw_name)
-    alone = 0.0
+    told = Ready(ROLE, os.getpid(), written(at.host, at.port), True)
+    user, file = proc.name_of(os.geteuid()), Tried("run/metrics/ready.json", log.error)
+
+    def tell() -> None:
+        ready.write(layout, told, user=user)
+
+    said, alone = file.put(tell), 0.0
     while not stop.wait(_POLL_S) and not watch.succeeded() and alone < OUTLIVES_S:
+        said = said or file.put(tell)
         alone = 0.0 if watch.supervised() else alone + _POLL_S
     stop.set()
     server.shutdown()
@@ -180,7 +184,7 @@ def _bound(at: Metrics, watch: Watch, stop: threading.Event) -> Server:
         except OSError as error:
             if time.monotonic() > end or stop.is_set():
                 raise SiteError(
-                    f"cannot listen on {at.host}:{at.port}: {error.strerror}",
+                    f"cannot listen on {written(at.host, at.port)}: {error.strerror}",
                     "change [metrics] listen in sealmq.toml",
                 ) from None
         time.sleep(0.1)

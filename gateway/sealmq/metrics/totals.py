@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sealmq.plain import plain
 from sealmq.run import proc
 from sealmq.site.layout import Layout
 from sealmq.site.reading import read_small
 
 _FILE = re.compile(r"totals-([a-z0-9]{1,8})\.json")
 _MOST = 1 << 18
+_LONGEST = 200
 _TICKS_A_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -76,12 +78,21 @@ def _told(role: str, name: str, told: dict[str, Any], began_s: float) -> Told | 
             role,
             name,
             began_s,
-            int(told["alive_ms"]),
-            {(str(event), str(rule)): int(count) for event, rule, count in told["events"]},
-            int(told["clients"]),
-            int(told["connections"]),
+            _number(told["alive_ms"]),
+            {(_word(event), _word(rule)): _number(count) for event, rule, count in told["events"]},
+            _number(told["clients"]),
+            _number(told["connections"]),
             {str(key): float(value) for key, value in told["gauges"].items()},
             None if error is None else str(error),
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
+
+
+# What Prometheus can be told: it has doubles, and text that UTF-8 can write.
+def _number(value: Any) -> int:
+    return int(float(value))
+
+
+def _word(text: object) -> str:
+    return plain(str(text), _LONGEST)

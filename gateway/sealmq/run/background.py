@@ -30,6 +30,8 @@ Work = Callable[[Say, Say, Callable[[], None]], int]
 SOMEBODY_ELSE = 75
 
 _POLL_S = 0.2
+# A small board reads all of Python from its card for each process, and what a mediator keeps.
+_SERVES_S = 600.0
 
 
 def detach(layout: Layout, work: Work, say: Say, tell: Say) -> int:
@@ -138,10 +140,19 @@ class _Pipe:
 
 
 def until_serving(layout: Layout, site: str) -> None:
-    """Wait until a `sealmq up` that somebody else has started serves. RunError: it has ended."""
-    while not look(layout, None).ready:
+    """Wait until a `sealmq up` that somebody else has started serves. RunError: it has ended, or
+    something of it does not serve for so long that it has not just been started.
+    """
+    end = time.monotonic() + _SERVES_S
+    while not (found := look(layout, None)).ready:
         if lock.supervisor(layout.up_lock) is None:
             raise RunError(
                 f"the `sealmq up` of {site} has ended before it served", f"sealmq log {site}"
+            )
+        if time.monotonic() > end:
+            lacks = [f"{one.role}: {one.note}" for one in found.processes if not one.ready]
+            raise RunError(
+                f"{site} is up, and after {_SERVES_S:g} s not all of it serves: {'; '.join(lacks)}",
+                f"sealmq status {site}",
             )
         time.sleep(_POLL_S)

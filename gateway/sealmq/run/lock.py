@@ -35,13 +35,18 @@ class SiteLock:
         self.fd = fd
 
     @classmethod
-    def take(cls, path: Path, site: str) -> SiteLock:
-        """Lock; AlreadyUp when another supervisor runs, or its processes do not end."""
+    def take(cls, path: Path, site: str, serves: bool = True) -> SiteLock:
+        """Lock; AlreadyUp when another supervisor runs, or its processes do not end; RunError: a
+        command has it. serves: as a supervisor, which others may signal; False: for a command.
+        """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             _wait(fd, site)
-            mine = {"pid": os.getpid(), "start": proc.start_of(os.getpid())}
+            mine = {"pid": os.getpid(), "start": proc.start_of(os.getpid()), "serves": serves}
             _say(fd, json.dumps(mine))
+        except OSError as error:  # a descriptor's has no name
+            os.close(fd)
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         except BaseException:
             os.close(fd)
             raise
@@ -56,17 +61,18 @@ class SiteLock:
 
 @contextlib.contextmanager
 def stopped(root: Path, run: Path, site: str) -> Iterator[None]:
-    """While a command changes the files of a site that is down. AlreadyUp."""
+    """While a command changes the files of a site that is down. RunError: it is up, or another one
+    does.
+    """
     run.mkdir(parents=True, exist_ok=True)
-    path = run / "up.lock"
-    lock = SiteLock.take(path, site)
+    lock = SiteLock.take(run / "up.lock", site, serves=False)
     try:
         yield
     finally:
-        lock.release()
         if os.geteuid() == 0:  # the site's owner is to come up again
             owner = root.stat()
-            os.chown(path, owner.st_uid, owner.st_gid)
+            os.fchown(lock.fd, owner.st_uid, owner.st_gid)
+        lock.release()
 
 
 def _say(fd: int, text: str) -> None:
@@ -82,7 +88,11 @@ def _wait(fd: int, site: str) -> None:
             return
         except BlockingIOError:
             pass
-        pid = _holder(fd)
+        pid, serves = _holder(fd)
+        if pid is not None and not serves:
+            raise RunError(
+                f"a command changes the files of {site}: process {pid}", "wait until it has ended"
+            )
         if pid is not None:
             raise AlreadyUp(
                 f"{site} is up already: `sealmq up` runs as process {pid}",
@@ -119,18 +129,25 @@ def held(path: Path) -> bool:
 def supervisor(path: Path) -> int | None:
     """The `sealmq up` that holds the lock; None: there is none. OSError: we may not look.
 
-    What the lock names counts only if it runs as the lock's owner and has the lock open.
+    What the lock names counts only if it runs as the lock's owner, or as root, and has the lock
+    open.
     """
+    pid, serves = _named(path)
+    return pid if serves else None
+
+
+def _named(path: Path) -> tuple[int | None, bool]:
+    """Who holds the lock, and whether as a supervisor."""
     if not held(path):
-        return None
+        return None, False
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        pid, file = _holder(fd), os.fstat(fd)
+        (pid, serves), file = _holder(fd), os.fstat(fd)
     finally:
         os.close(fd)
-    if pid is None or proc.uid_of(pid) != file.st_uid or not proc.has_open(pid, file):
-        return None
-    return pid
+    if pid is None or proc.uid_of(pid) not in (0, file.st_uid) or not proc.has_open(pid, file):
+        return None, False
+    return pid, serves
 
 
 def tell(path: Path, number: int) -> int | None:
@@ -156,13 +173,37 @@ def tell(path: Path, number: int) -> int | None:
     return None
 
 
+def _of_another(path: Path) -> int | None:
+    """Whom the lock names as its holder, where that is a user's whose processes we cannot see."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        pid, _ = _holder(fd)
+    finally:
+        os.close(fd)
+    if pid is None or os.geteuid() in (0, proc.uid_of(pid)):
+        return None
+    return pid
+
+
 def stop(path: Path, patience_s: float = DOWN_S) -> bool:
     """End the site's `sealmq up` and what it has started; False: there was nothing to end.
 
-    RunError: something still runs after `patience_s`.
+    RunError: something still runs after `patience_s`, or it is another user's, or a command, which
+    is not ended.
     """
     if not held(path):
         return False
+    pid, serves = _named(path)
+    if pid is not None and not serves:
+        raise RunError(
+            f"it is not up, and a command changes its files: process {pid}",
+            "wait until it has ended",
+        )
+    if pid is None and (other := _of_another(path)) is not None:
+        raise RunError(
+            f"`sealmq up` runs as process {other}, of user {proc.user_of(other)}",
+            "run it as that user, or as root",
+        )
     end = time.monotonic() + patience_s
     told: int | None = None
     try:
@@ -185,11 +226,12 @@ def stop(path: Path, patience_s: float = DOWN_S) -> bool:
     return True
 
 
-def _holder(fd: int) -> int | None:
-    """The supervisor that holds the lock, if it lives."""
+def _holder(fd: int) -> tuple[int | None, bool]:
+    """Who holds the lock, if that lives, and whether it is a supervisor."""
     try:
         told = json.loads(os.pread(fd, 4096, 0))
-        pid, start = int(told["pid"]), told["start"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return pid if start is not None and proc.start_of(pid) == start else None
+        pid, start, serves = int(told["pid"]), told["start"], told.get("serves") is not False
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None, False
+    lives = start is not None and proc.start_of(pid) == start
+    return (pid, serves) if lives else (None, False)

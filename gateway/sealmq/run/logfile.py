@@ -36,13 +36,22 @@ class LogFile:
         text = plain(line)
         with contextlib.suppress(OSError):
             self._rotate()
+        with contextlib.suppress(OSError):
             os.write(self.fd, f"{stamp(time.time())} {text}\n".encode(errors="replace"))
 
-    # The descriptor's number stays: stdout and stderr are copies of it, and follow.
+    # The descriptor's number stays: stdout and stderr are copies of it, and follow. Also where
+    # somebody has taken the file away, or a full disk has kept the new one from being made.
     def _rotate(self) -> None:
-        if os.fstat(self.fd).st_size < LARGEST:
+        have = os.fstat(self.fd)
+        try:
+            there = self._path.lstat()
+            ours = (there.st_dev, there.st_ino) == (have.st_dev, have.st_ino)
+        except FileNotFoundError:
+            ours = False
+        if ours and have.st_size < LARGEST:
             return
-        os.replace(self._path, self._path.with_name(self._path.name + OLDER))
+        if ours:
+            os.replace(self._path, self._path.with_name(self._path.name + OLDER))
         new = self._open()
         for fd in (self.fd, 1, 2):
             os.dup2(new, fd, inheritable=fd != self.fd)

@@ -37,8 +37,11 @@ def uid_of(pid: int) -> int | None:
 def user_of(pid: int) -> str | None:
     """The name of the process's user, its number where it has no name, None without a process."""
     uid = uid_of(pid)
-    if uid is None:
-        return None
+    return None if uid is None else name_of(uid)
+
+
+def name_of(uid: int) -> str:
+    """The user's name, its number where it has none, as in a container it may."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,8 @@ def write(layout: Layout, ready: Ready, **more: Any) -> None:
     write_atomically(layout.ready(ready.role), json.dumps(told).encode() + b"\n", 0o644)
 
 
-class Persistent:
-    """Writes a file that only tells others something, on a full disk again until that works.
+class Tried:
+    """Writes a file that only tells others something, which a full disk may keep from it.
 
     Nobody ends for want of it: who serves and cannot say so still puts out whom the operator puts
     out. `say` hears of it once, until it has worked.
@@ -104,11 +105,9 @@ class Persistent:
     def __init__(self, name: str, say: Callable[[str], None]) -> None:
         self._name, self._say = name, say
         self._failing = False
-        self._next: asyncio.TimerHandle | None = None
 
-    def put(self, write: Callable[[], None]) -> None:
-        """Write, in place of what was still to be written."""
-        self.drop()
+    def put(self, write: Callable[[], None]) -> bool:
+        """Write; whether that has worked, or has to be tried again."""
         try:
             write()
             self._failing = False
@@ -116,6 +115,20 @@ class Persistent:
             if not self._failing:
                 self._say(f"{self._name} cannot be written: {error.strerror}; trying it again")
             self._failing = True
+        return not self._failing
+
+
+class Persistent:
+    """The same in an event loop, where it is tried again until it works."""
+
+    def __init__(self, name: str, say: Callable[[str], None]) -> None:
+        self._file = Tried(name, say)
+        self._next: asyncio.TimerHandle | None = None
+
+    def put(self, write: Callable[[], None]) -> None:
+        """Write, in place of what was still to be written."""
+        self.drop()
+        if not self._file.put(write):
             self._next = asyncio.get_running_loop().call_later(AGAIN_S, self.put, write)
 
     def drop(self) -> None:
@@ -132,6 +145,17 @@ def forget(layout: Layout, role: str) -> None:
     for left in (path, *path.parent.glob(f".{path.name}.*")):
         with contextlib.suppress(OSError):
             left.unlink()
+
+
+def since_s(row: Mapping[str, Any]) -> int | None:
+    """Unix time of what a row says by the monotonic clock, which is one for all processes and which
+    nobody sets; None: it says none.
+    """
+    ms = row.get("since_ms")
+    now_ms = time.monotonic_ns() // 1_000_000
+    if type(ms) is not int or not 0 <= ms <= now_ms:
+        return None
+    return int(time.time() - (now_ms - ms) / 1000)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

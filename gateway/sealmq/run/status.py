@@ -26,6 +26,7 @@ from sealmq.site.values import ANYWHERE
 from sealmq.unix import short_path
 
 from . import proc, ready
+from .logfile import stamp
 
 # The order in which `up` starts them.
 ROLES = ("kg", "broker", "mediator")
@@ -161,8 +162,9 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
         # Of the one before, which was killed, it says nothing of this one.
         lines = told.get("lines") if told.get("pid") == pid else None
         rows = lines if isinstance(lines, dict) else {}
-        found = {name: row.get("line") for name, row in rows.items() if isinstance(row, dict)}
-        said = "; ".join(f"{_shown(name)}: {_shown(line)}" for name, line in found.items())
+        rows = {name: row for name, row in rows.items() if isinstance(row, dict)}
+        found = {name: row.get("line") for name, row in rows.items()}
+        said = "; ".join(f"{_shown(name)}: {_line(row)}" for name, row in rows.items())
         # A bridge serves as long as it tries; a border is its one line.
         up = role == "bridge" or list(found.values()) == ["up"]
         return ProcessStatus(role, pid, None, up, user, said or (None if up else "beginning"))
@@ -244,6 +246,14 @@ def _shown(text: object) -> str:
     return plain(str(text), _LONGEST)
 
 
+def _line(row: Mapping[str, Any]) -> str:
+    """A line's state, and of one that is down since when."""
+    line, since = _shown(row.get("line")), ready.since_s(row)
+    if since is None or line.partition(";")[0] == "up":
+        return line
+    return f"{line} (not up since {stamp(since)[:19]}Z)"
+
+
 def _handover(told: object) -> str | None:
     """Which labels' old epochs are still taken, and who waits for a new one; None: nothing runs."""
     if not isinstance(told, dict):
@@ -252,7 +262,8 @@ def _handover(told: object) -> str | None:
     names = [plain(name, _LONGEST) for name in labels] if isinstance(labels, dict) else []
     parts = []
     if names:
-        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        many = max(len(names), _number(told.get("count")))
+        more = f" and {many - _NAMES} more" if many > _NAMES else ""
         parts.append("epoch hand-over of " + ", ".join(names[:_NAMES]) + more)
     held = told.get("held")
     if type(held) is int and held > 0:
@@ -296,30 +307,44 @@ async def _tcp(address: str) -> str | None:
     except ValueError:
         return "it says no address that makes sense"
     host = ANYWHERE.get(host, host)
-    return await _connect(asyncio.open_connection(host, port))
+    return await _connect(asyncio.open_connection(host, port), answers=True)
 
 
 async def _unix(path: Path) -> str | None:
     try:
         with short_path(path) as short:
-            return await _connect(asyncio.open_unix_connection(short))
+            return await _connect(asyncio.open_unix_connection(short), answers=True)
     except OSError as error:
         return f"there is no socket: {error.strerror}"
 
 
-async def _connect(connecting: Any) -> str | None:
+async def _connect(connecting: Any, *, answers: bool = False) -> str | None:
+    """answers: one that is told that nothing comes has to end the connection. The kernel takes one
+    for a process that was stopped, or hangs, as well.
+    """
     try:
         async with asyncio.timeout(PROBE_S):
-            _, writer = await connecting
+            reader, writer = await connecting
     except TimeoutError:
         return f"it takes no connection within {PROBE_S:g} s"
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         return f"it takes no connection: {reason}"
+    note = None
+    try:
+        if answers:
+            async with asyncio.timeout(PROBE_S):
+                writer.write_eof()
+                while await reader.read(4096):
+                    pass
+    except TimeoutError:
+        note = f"it does not answer within {PROBE_S:g} s"
+    except OSError:
+        pass  # it has cut the connection off: it lives
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
-    return None
+    return note
 
 
 def _split(address: str) -> tuple[str, int]:

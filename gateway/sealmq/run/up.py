@@ -119,10 +119,12 @@ def bring_up(
     keys = masterkey.role_keys(layout, config, options.key_file)
     found = users.identities()
     users.check(found)
-    prepare(layout)
-    Reserve(layout.root).fill()
+    layout.run.mkdir(exist_ok=True)
+    # Before whose the folders are is changed: as another user, that would end one that is up.
     lock = SiteLock.take(layout.up_lock, options.site)
     try:
+        prepare(layout)
+        Reserve(layout.root).fill()
         users.give_back(layout, found)
         bridge = users.beside(users.BRIDGE, found) if config.peers else None
         if config.peers:

@@ -9,17 +9,14 @@ private Mosquitto.
 
 from __future__ import annotations
 
-import contextlib
 import grp
 import os
 import pwd
 import shutil
-import stat
 import subprocess
 from collections.abc import Mapping
-from pathlib import Path
 
-from sealmq.site.layout import GROUP, ROLES, Layout, group, separate_users, user_of
+from sealmq.site.layout import GROUP, ROLES, Layout, give, group, separate_users, user_of
 
 from .child import Identity
 from .errors import BadUsers
@@ -87,35 +84,11 @@ def check(found: dict[str, Identity]) -> None:
 
 
 def give_back(layout: Layout, found: Mapping[str, Identity]) -> None:
-    """What root's own commands have made in the roles' folders becomes the roles'.
-
-    Only plain files of root with one name: these folders belong to users on whom root does not
-    rely, and a link planted there must not make a file elsewhere theirs.
-    """
+    """What root's own commands have made in the roles' folders becomes the roles'."""
     for role, who in found.items():
         for folder in (layout.state_of(role), layout.audit(role)):
             if folder.is_dir():
-                _give(folder, who)
-
-
-def _give(folder: Path, who: Identity) -> None:
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        for name in os.listdir(at):
-            with contextlib.suppress(FileNotFoundError):
-                _give_file(at, name, who)
-    finally:
-        os.close(at)
-
-
-def _give_file(folder: int, name: str, who: Identity) -> None:
-    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        found = os.fstat(fd)
-        if found.st_uid == 0 and stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
-            os.chown(f"/proc/self/fd/{fd}", who.uid, who.gid)
-    finally:
-        os.close(fd)
+                give(folder, who.uid, who.gid)
 
 
 def create() -> list[str]:

@@ -280,8 +280,32 @@ def give_back(layout: Layout) -> None:
         folder = layout.state_of(role)
         if folder.is_dir():
             owner = folder.stat()
-            for path in folder.iterdir():
-                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+            give(folder, owner.st_uid, owner.st_gid)
+
+
+def give(folder: Path, uid: int, gid: int) -> None:
+    """Root's files in a role's folder become the role's.
+
+    Only plain files of root with one name: these folders belong to users on whom root does not
+    rely, and a link planted there must not make a file elsewhere theirs.
+    """
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for name in os.listdir(at) if uid else ():
+            with contextlib.suppress(FileNotFoundError):
+                _give_file(at, name, uid, gid)
+    finally:
+        os.close(at)
+
+
+def _give_file(folder: int, name: str, uid: int, gid: int) -> None:
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        found = os.fstat(fd)
+        if found.st_uid == 0 and stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            os.chown(f"/proc/self/fd/{fd}", uid, gid)
+    finally:
+        os.close(fd)
 
 
 def write_atomically(path: Path, data: bytes, mode: int, durable: bool = True) -> None:

@@ -48,11 +48,20 @@ def credential() -> Path | None:
 
 
 def default_path(name: str, site: bytes) -> Path:
-    """Where `init` puts a new key: /etc/sealmq for root, else the user's configuration folder."""
+    """Where `init` puts a new key: /etc/sealmq for root, else the user's configuration folder.
+    KeyFileError: it has none.
+    """
     if os.geteuid() == 0:
         folder = Path("/etc/sealmq")
     else:
-        folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "sealmq"
+        try:
+            home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        except RuntimeError:
+            raise KeyFileError(
+                f"user {os.geteuid()} has no home folder, where a key would lie",
+                "--key-file FILE, outside the site",
+            ) from None
+        folder = home / "sealmq"
     return folder / f"{name}-{site.hex()}.key"
 
 

@@ -115,9 +115,13 @@ def _useful(address: str) -> str | None:
 def _inet() -> list[str]:
     import fcntl
 
-    found = []
+    found: list[str] = []
+    try:
+        names = socket.if_nameindex()
+    except OSError:  # it takes netlink, which a unit of systemd's may keep from us
+        return found
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        for _, name in socket.if_nameindex():
+        for _, name in names:
             request = name.encode()[: _NAME_BYTES - 1].ljust(_IFREQ_BYTES, b"\0")
             try:
                 answer = fcntl.ioctl(s, _IFADDR, request)

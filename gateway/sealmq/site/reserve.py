@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,10 +77,17 @@ class Reserve:
                 free = self._space(self._folder)
 
 
+# Root makes it in a role's folder, too: a link or a pipe that was planted there leads nowhere.
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
 def _make(path: Path) -> None:
     draft = path.with_name(f".{path.name}")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(draft, _FLAGS, 0o600)
     try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            raise OSError(errno.EINVAL, "it is no file of ours", str(draft))
         os.posix_fallocate(fd, 0, FILE)
         os.rename(draft, path)
     except OSError:

@@ -213,3 +213,31 @@ def test_what_sealmq_toml_says() -> None:
     assert loads(CONFIG).audit == (0, None)
     found = loads(CONFIG + 'keep = "90d"\nafter_report = "/srv/report"').audit
     assert found == (90 * DAY, Path("/srv/report"))
+
+
+def test_what_was_written_under_a_clock_that_was_behind_is_kept(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """A board without a clock, until a network sets it: by its time of then it is old at once."""
+    old = run(tmp_path, clock)
+    assert len(old) > 2
+    aged(tmp_path, clock)
+    first = min(old)
+    os.utime(first, ns=(0, 0))
+    later(tmp_path, clock, Retention(DAY))
+    assert first.exists()
+    clock.now += 2 * DAY
+    later(tmp_path, clock, Retention(DAY))
+    assert not first.exists()
+
+
+def test_nothing_goes_that_verify_would_doubt(tmp_path: Path, clock: Clock) -> None:
+    """A process that began under a clock that was ahead."""
+    clock.now += 400 * DAY
+    old = run(tmp_path, clock)
+    clock.now -= 400 * DAY
+    aged(tmp_path, clock)
+    clock.now += 2 * DAY
+    later(tmp_path, clock, Retention(DAY))
+    assert verify(tmp_path, "kg", KEY, DAY, clock.now).faults == []
+    assert all(file.exists() for file in old)

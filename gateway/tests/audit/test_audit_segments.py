@@ -261,3 +261,21 @@ def test_only_owner_and_group_read_the_log(tmp_path: Path) -> None:
     audit.close()
     [path] = (tmp_path / "kg").iterdir()
     assert path.stat().st_mode & 0o137 == 0
+
+
+@pytest.mark.parametrize("by", [-5000, -86_400_000])
+def test_a_clock_that_was_set_back_ends_a_segment(tmp_path: Path, by: int) -> None:
+    """Readers take closed ones only: what comes would reach nobody for as long."""
+    clock = Clock()
+    audit = Audit(tmp_path, "kg", 1, SITE, segment_ms=5000, now=clock)
+    audit.write("start")
+    asyncio.run(audit.synced())
+    [name] = opened(tmp_path)
+    clock.now += by
+    for _ in range(1000):
+        audit.write("stop")
+        asyncio.run(audit.synced())
+        if opened(tmp_path) != [name]:
+            break
+    assert opened(tmp_path) != [name]
+    audit.close()

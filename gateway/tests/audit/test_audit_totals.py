@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -70,3 +72,20 @@ def until(file: Path, row: list[Any]) -> dict[str, Any]:
                 return told
         time.sleep(0.01)
     raise AssertionError("it was not told")
+
+
+def test_what_stands_in_the_place_of_such_a_file_is_not_followed_or_waited_for(
+    tmp_path: Path,
+) -> None:
+    """Root reads it where the mediator's user may write."""
+    secret, link, pipe, deep = (tmp_path / name for name in ("secret", "link", "pipe", "deep"))
+    secret.write_text(json.dumps({"pump": 7}))
+    link.symlink_to(secret)
+    deep.write_text("[" * 100_000)
+    assert read_seen([link, deep]) == {}
+    os.mkfifo(pipe)
+    found = list[dict[str, int]]()
+    reading = threading.Thread(target=lambda: found.append(read_seen([pipe])), daemon=True)
+    reading.start()
+    reading.join(20)
+    assert found == [{}]

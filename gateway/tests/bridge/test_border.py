@@ -25,6 +25,7 @@ from sealmq.client import ClientError
 from sealmq.client.seal import Link, seal_inner, seal_passed
 from sealmq.client.values import How
 from sealmq.client.values import Message as Delivered
+from sealmq.doctor import checkup
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
 from sealmq.families.owners.family import Owners
@@ -629,3 +630,32 @@ def test_a_border_is_ready_when_its_own_process_says_that_its_line_is_up(
     ours = {"pid": own, "start": proc.start_of(own)}
     found = asyncio.run(status._one(layout, "border-a", ours, True))
     assert (found.ready, found.note) == (ready, note)
+
+
+@pytest.mark.parametrize("since_ms", [1000, 10**30, -1, "x", None])
+def test_status_and_doctor_say_since_when_a_line_is_down(
+    tmp_path: Path, since_ms: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, own = Layout.of(tmp_path), os.getpid()
+    layout.run_of("bridge").mkdir(parents=True)
+    run_files.write(layout, Ready("bridge", own, "bridge", True), user="me")
+    south = {"line": "refused\x1b", "since_ms": since_ms}
+    rows = {"north": {"line": "up", "since_ms": 1}, "south": south}
+    said = {"pid": own, "start": proc.start_of(own), "lines": rows}
+    (layout.run_of("bridge") / "lines.json").write_text(json.dumps(said))
+    monkeypatch.setattr("time.monotonic_ns", lambda: 61_000_000_000)
+    monkeypatch.setattr("time.time", lambda: 1_800_000_060.0)
+    ours = {"pid": own, "start": proc.start_of(own)}
+    found = asyncio.run(status._one(layout, "bridge", ours, True))
+    at = "2027-01-15T08:00:00Z"
+    known = since_ms == 1000
+    note = f" (not up since {at})" if known else ""
+    assert (found.ready, found.note) == (True, f"north: up; south: refused\\x1b{note}")
+    up = checkup._line_to(layout, "north")
+    assert (up.name, up.ok, up.reason) == (
+        "the line to north", True, "up, since 2027-01-15T07:59:59Z",
+    )  # fmt: skip
+    down = checkup._line_to(layout, "south")
+    assert (down.ok, down.reason) == (None, "refused\x1b" + (f", since {at}" if known else ""))
+    nobody = checkup._line_to(layout, "east")
+    assert (nobody.ok, nobody.reason) == (None, "beginning")

@@ -20,7 +20,7 @@ from sealmq.bridge.line import LineLost
 from sealmq.bridge.line import call as call_peer
 from sealmq.bridge.passing import Passing
 from sealmq.bridge.process import Bridge
-from sealmq.bridge.serving import Changed, Publishing
+from sealmq.bridge.serving import Changed, Publishing, Since
 from sealmq.bridge.traffic import Import
 from sealmq.client import Options
 from sealmq.client.errors import ServerUnavailable, connect_refused, refusal
@@ -286,6 +286,59 @@ def test_what_comes_before_a_peers_first_keys_waits_for_them(layout: Layout, the
         await bridge.keys_of("south", SOUTH[0].der, b"")
         assert not awaited.lacks("south")
         assert were_there == [Import("south", "water")] * (not there)
+        bridge.spool.close()
+
+    asyncio.run(scene())
+
+
+def test_since_when_a_line_is_up_or_down_stands_over_all_runs(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, since, now = crossings(free_port(), True), Since(), 5_000
+    monkeypatch.setattr("time.monotonic_ns", lambda: now * 1_000_000)
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000.0 + now / 1000)
+
+    def bridge() -> Bridge:
+        keys, log = cast(KgClient, KeyGenerator(there)), cast(Any, Log())
+        return Bridge(layout, there, NORTH[0], keys, log, since)
+
+    def seen() -> tuple[str, int | None]:
+        row = told.line(layout, "south")
+        return str(row["line"]), row["since"]
+
+    async def scene() -> None:
+        nonlocal now
+        first = bridge()
+        first.say("south", "waiting for its call")
+        assert seen() == ("waiting for its call", 1_800_000_005)
+        now = 9_000
+        first.say("south", "Connection refused")
+        assert seen() == ("Connection refused", 1_800_000_005)
+        first.spool.close()
+        second = bridge()
+        second.say("south", "beginning")
+        assert seen() == ("beginning", 1_800_000_005)
+        second.say("south", "up")
+        assert seen() == ("up", 1_800_000_009)
+        now = 12_000
+        second.lost("south", "it has gone")
+        assert seen() == ("it has gone", 1_800_000_012)
+        second.spool.close()
+
+    asyncio.run(scene())
+
+
+def test_what_cannot_be_told_on_a_full_disk_ends_no_line_and_is_told_later(layout: Layout) -> None:
+    there, path = crossings(free_port(), True), layout.run_of("bridge") / "lines.json"
+    path.mkdir()  # nothing can be put there
+
+    async def scene() -> None:
+        keys, log = cast(KgClient, KeyGenerator(there)), cast(Any, Log())
+        bridge = Bridge(layout, there, NORTH[0], keys, log)
+        bridge.say("south", "up")
+        path.rmdir()
+        bridge.say("south", "up")
+        assert told.line(layout, "south")["line"] == "up"
         bridge.spool.close()
 
     asyncio.run(scene())

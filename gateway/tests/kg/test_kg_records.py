@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 
 from kg.helpers import Device, MadeSite
 from sealmq.aead import make
@@ -263,3 +264,26 @@ def test_the_old_epochs_holder_gets_nothing_new(site: MadeSite, store: KgStore, 
     constant = pad(site.config.site.id, 0, temp, 0, bytes(8), k_l)
     z_old, z_new = xor32(revoked.r, constant), xor32(new.r, constant)
     assert xor32(xor32(z_old, z_new), revoked.r) == new.r
+
+
+def test_a_new_epoch_of_many_labels_reads_each_labels_secrets_in_one_statement(
+    site: MadeSite, kg: Kg
+) -> None:
+    """To make a statement costs ten times what opening a secret does."""
+    chain = "".join(f'x{n} = ["x{n - 1}"]\n' if n else "x0 = []\n" for n in range(12))
+    site.edit("[labels]\n", "[labels]\n" + chain)
+    kg.apply(site.config)
+    for _ in range(3):
+        kg.rekey(["x11"], 0, below=False)
+    asked = list[str]()
+
+    def before(conn: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if "epochs.secret" in statement and statement.startswith("SELECT"):
+            asked.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", before)
+    try:
+        kg.rekey(["x11"], 0, below=True)
+    finally:
+        event.remove(Engine, "before_cursor_execute", before)
+    assert 0 < len(asked) <= len(kg.labels())

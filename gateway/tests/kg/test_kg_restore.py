@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import resource
+import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -139,6 +143,50 @@ def test_a_backup_that_has_no_place(
     with pytest.raises(BackupError, match="no space is left for a copy of the key generator"):
         backup(site.layout, site.config.site.id, site.key_file, folder / "b")
     assert list(folder.iterdir()) == []
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_stick_and_a_full_disk_under_the_site_are_told_apart(
+    site: MadeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stick = tmp_path / "stick"
+    stick.mkdir()
+    words = site.layout, site.config.site.id, site.key_file, stick / "b"
+    with monkeypatch.context() as patch:
+        patch.setattr(make, "write", full)
+        with pytest.raises(BackupError, match=f"{stick}: no space is left for the backup"):
+            backup(*words)
+    assert list(stick.iterdir()) == []
+    backup(*words)
+    monkeypatch.setattr(backup_restore, "read", full)
+    with pytest.raises(BackupError, match=f"{site.layout.state}: no space is left"):
+        restore(site.layout, stick / "b", site.key_file)
+
+
+def test_a_site_on_a_disk_that_has_become_read_only_is_backed_up_from_a_copy(
+    site: MadeSite,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = site.layout.root
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "mkdtemp", read_only)
+        patch.setattr(os, "chown", read_only)
+        assert main(["backup", str(root), str(tmp_path / "b")]) == 1
+    said = capsys.readouterr().err
+    assert f"{site.layout.state} is on a disk that is read-only" in said
+    assert f"cp -a {root} " in said
+    copied = tmp_path / "copy"
+    shutil.copytree(root, copied)
+    assert main(["backup", str(copied), str(tmp_path / "b")]) == 0
 
 
 def test_a_backup_of_a_store_that_is_torn(site: MadeSite, tmp_path: Path) -> None:
@@ -747,3 +795,25 @@ def test_a_file_of_the_last_restore_that_is_not_ours(site: MadeSite, saved: Path
         assert restore(site.layout, saved).labels == 10
     told = lift.from_json(json.loads(path.read_text()))
     assert told is not None
+
+
+@pytest.mark.parametrize("first", ["reopen", "up"])
+def test_a_site_whose_store_is_lost_is_reopened_once_before_or_after_its_next_start(
+    first: str, site: MadeSite, store: KgStore, key: bytes, tmp_path: Path
+) -> None:
+    """What `sealmq restore` says is done first: the next start closed it again."""
+    backup(site.layout, site.config.site.id, site.key_file, tmp_path / "saved")
+    store.close()
+    assert restore(site.layout, tmp_path / "saved").closed == backup_restore.NO_PART
+    opened = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg, new = Kg(opened, site.config), os.urandom(16)
+    steps: list[Callable[[], object]] = [kg.reopen, lambda: kg.meet(new)]
+    for step in steps if first == "reopen" else reversed(steps):
+        step()
+    assert kg.snapshot()["closed"] == ""
+    # And that one is known from now on.
+    kg.meet(new)
+    assert kg.snapshot()["closed"] == ""
+    kg.meet(os.urandom(16))
+    assert "another one than before" in kg.snapshot()["closed"]
+    opened.close()

@@ -282,3 +282,16 @@ def test_the_last_inst(site: MadeSite, store: KgStore) -> None:
     assert store.take_inst() == U24
     with pytest.raises(KgRefusal, match="used up"):
         store.take_inst()
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_FULL])
+def test_a_disk_that_takes_nothing_is_asked_about(code: int, store: KgStore) -> None:
+    """SQLite says `disk I/O error` where a reader cannot make its file beside the store."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    with (
+        pytest.raises(StoreBroken, match=r"^kg\.db: disk I/O error$") as caught,
+        store.transaction(),
+    ):
+        raise error
+    assert caught.value.hint == "is its disk full, read-only or damaged? df, dmesg"

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pwd
 import secrets
+import signal
 import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from zeroconf import ServiceInfo
@@ -15,8 +21,10 @@ from sealmq.run import users
 from sealmq.run.errors import BadHandOver
 from sealmq.site.config import loads
 from sealmq.site.errors import ConfigError
+from sealmq.site.layout import Layout
 
 HERE = "127.0.0.1"
+GIVEN = {"name": "shed", "site": "0a0b0c0d", "host": HERE, "port": 1883, "listen": HERE}
 PLAIN = """\
 [site]
 name = "shed"
@@ -92,6 +100,9 @@ def test_what_a_liar_calls_itself_cannot_steer_a_terminal(
         (["--site", "shed"], 2, "is no site's id"),
         (["--seconds", "0"], 2, "above 0"),
         (["--enrolment", "none.json"], 1, "none.json"),
+        (["--interface", "eth0"], 1, "--interface eth0: this host has no such address"),
+        (["--interface", "2001:db8::1"], 1, "this host has no such address"),
+        (["--interface", "192.0.2.1"], 1, "this host has no such address"),
     ],
 )
 def test_wrong_usage(
@@ -124,3 +135,89 @@ def test_what_is_handed_over_has_to_be_whole() -> None:
 
 def test_its_user_is_in_no_group_that_reads_the_site() -> None:
     assert users.MDNS not in users.IN_GROUP
+
+
+def test_on_a_full_disk_it_announces_and_says_so_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, seen = Layout.of(tmp_path), list[bool]()
+    path = layout.ready("mdns")
+    path.mkdir(parents=True)  # nothing can be put there
+
+    def announce(told: process.Told, stop: threading.Event, each: Callable[[], object]) -> None:
+        for _ in range(3):
+            each()
+            seen.append(path.is_file())
+            if len(seen) == 2:
+                path.rmdir()
+
+    monkeypatch.setattr(process, "announce", announce)
+    monkeypatch.setattr(process, "receive", lambda: GIVEN)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert process.main([str(tmp_path)]) == 0
+    assert seen == [False, False, True]
+    assert not path.exists()
+
+
+def test_a_user_without_a_name_announces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container, say."""
+
+    def nobody(uid: int) -> None:
+        raise KeyError(uid)
+
+    layout, said = Layout.of(tmp_path), list[str]()
+    layout.run_of("mdns").mkdir(parents=True)
+
+    def announce(told: process.Told, stop: threading.Event, each: Callable[[], object]) -> None:
+        each()
+        said.append(json.loads(layout.ready("mdns").read_text())["user"])
+
+    monkeypatch.setattr(process, "announce", announce)
+    monkeypatch.setattr(process, "receive", lambda: GIVEN)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    assert process.main([str(tmp_path)]) == 0
+    assert said == [str(os.geteuid())]
+
+
+@pytest.mark.parametrize(
+    "trouble", [OSError(97, "Address family not supported by protocol"), RuntimeError("no adapter")]
+)
+@pytest.mark.parametrize("where", ["begin", "_addresses"])
+def test_what_keeps_it_from_announcing_now_is_said_once_and_tried_again(
+    trouble: Exception,
+    where: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An address of IPv6 that is not there yet; a host that does not say which it has."""
+    stop, tries = threading.Event(), list[int]()
+
+    def fails(*_: object) -> None:
+        tries.append(1)
+        if len(tries) == 3:
+            stop.set()
+        raise trouble
+
+    of = process.Told if where == "begin" else process
+    monkeypatch.setattr(of, where, fails)
+    monkeypatch.setattr(process, "_LOOK_S", 0.0)
+    process.announce(told(), stop)
+    assert len(tries) == 3
+    assert caplog.text.count("cannot be announced now: ") == 1
+
+
+def test_a_listener_that_has_a_name_is_announced_where_that_leads() -> None:
+    one = told(listen="localhost")
+    with contextlib.closing(one.begin()) as running:
+        assert running.get_service_info(SERVICE, one.service().name, 0) is not None
+
+
+def test_the_longest_name_that_a_site_can_have_is_announced() -> None:
+    """Beside another one of the same name, which gives it a number."""
+    name = "n" * 64
+    assert loads(PLAIN.replace("shed", name)).site.name == name
+    with contextlib.closing(told(name=name).begin()):
+        with contextlib.closing(told(name=name).begin()) as second:
+            [found] = second.registry.async_get_infos_type(SERVICE)
+    assert found.name == f"{'n' * 58}-2.{SERVICE}"

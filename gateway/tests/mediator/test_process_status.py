@@ -16,6 +16,8 @@ import pytest
 
 from sealmq.mediator import process
 from sealmq.mediator.process import Process
+from sealmq.run import ready, status
+from sealmq.run.ready import Ready
 from sealmq.site.layout import Layout
 
 
@@ -118,3 +120,30 @@ def test_a_family_that_has_lost_its_state_is_why_nobody_can_connect() -> None:
     news = [{"away": None, "lost": ""}, {"away": None, "lost": "the policy family 'x' has failed"}]
     assert process._merged(news)["away"] == "the policy family 'x' has failed"
     assert process._merged(news[:1])["away"] is None
+
+
+def test_thousands_of_labels_in_hand_over_leave_a_status_that_is_believed(tmp_path: Path) -> None:
+    """Of a longer file than it takes nobody believes that a mediator serves."""
+    labels = {f"{n:064}": 1_800_000_000 for n in range(2000)}
+    layout = Layout(tmp_path)
+    layout.ready("mediator").parent.mkdir(parents=True)
+    told = process._merged([{"away": None, "handover": {"labels": labels, "held": 0}}] * 2)
+    ready.write(layout, Ready("mediator", os.getpid(), "127.0.0.1:1", True), **told)
+    found = ready.read_json(layout.ready("mediator"))
+    assert found is not None
+    assert (status._handover(found["handover"]) or "").endswith(" and 1995 more")
+
+
+def test_a_disk_that_cannot_be_written_ends_it_with_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def serve(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "audit")
+
+    layout = Layout(tmp_path)
+    layout.config.touch()
+    monkeypatch.setattr(process, "serve", serve)
+    monkeypatch.setattr(process, "receive", dict)
+    monkeypatch.setattr("sealmq.garbage.starting", lambda: None)
+    assert process.main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "mediator: [Errno 30] Read-only file system: 'audit'\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import io
 import re
 import subprocess
 import sys
@@ -270,3 +271,17 @@ def test_without_stdout_a_command_does_its_work(tmp_path: Path) -> None:
     done = subprocess.run(["sh", "-c", words], stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "site/sealmq.toml").exists()
+
+
+@pytest.mark.parametrize("name", ["küche", "k\udcffche"])
+def test_a_name_that_a_terminal_has_no_letters_for_is_shown_escaped(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / name
+    site.mkdir()
+    (site / "sealmq.toml").touch()
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8" if "\udcff" in name else "ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    assert cli.main(["down", str(site)]) == 0
+    shown = name.encode("ascii", "backslashreplace").decode()
+    assert out.buffer.getvalue().decode().endswith(f"/{shown} was not up\n")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from run.sites import Site, gone, sealmq
-from sealmq.run import lock, proc
+from sealmq.cli.errors import report
+from sealmq.run import lock, logfile, proc
 from sealmq.run.errors import RunError
 from sealmq.run.logfile import LARGEST, LogFile
 
@@ -107,3 +110,113 @@ def test_the_log_of_a_site_says_where_up_writes_to(site: Site, under_systemd: bo
     assert done.returncode == 0
     told = "journalctl -u sealmq@site" if under_systemd else "where it was started"
     assert told in done.stderr
+
+
+def test_roots_own_site_in_another_users_folder_can_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is a file of whoever brought the site up first."""
+    path = tmp_path / "up.lock"
+    lock.SiteLock.take(path, "site").release()
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    monkeypatch.setattr(proc, "uid_of", lambda pid: 0)
+    held = lock.SiteLock.take(path, "site")
+    assert lock.supervisor(path) == os.getpid()
+    held.release()
+
+
+def test_a_command_that_has_the_lock_is_no_site_that_is_up(tmp_path: Path) -> None:
+    """`sealmq down` would end a restore in the middle, and SIGHUP would as well."""
+    path = tmp_path / "run" / "up.lock"
+    with lock.stopped(tmp_path, tmp_path / "run", "site"):
+        assert lock.held(path)
+        assert lock.supervisor(path) is None
+        assert lock.tell(path, signal.SIGTERM) is None
+        said = f"process {os.getpid()}"
+        with pytest.raises(RunError, match=f"a command changes its files: {said}"):
+            lock.stop(path)
+        with pytest.raises(RunError, match=f"a command changes the files of site: {said}"):
+            lock.SiteLock.take(path, "site")
+    lock.SiteLock.take(path, "site").release()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root's files alone are given to a site's owner")
+def test_a_link_in_the_lock_s_place_gives_no_file_of_roots_away(tmp_path: Path) -> None:
+    target, root = tmp_path / "shadow", tmp_path / "site"
+    target.touch()
+    root.mkdir()
+    os.chown(root, 65534, 65534)
+    path = root / "run" / "up.lock"
+    with lock.stopped(root, root / "run", "site"):
+        path.unlink()
+        path.symlink_to(target)
+    assert target.stat().st_uid == 0
+    path.unlink()
+    with lock.stopped(root, root / "run", "site"):
+        pass
+    assert path.stat().st_uid == 65534
+
+
+def test_a_full_disk_is_said_with_the_file_that_it_keeps_from_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "up.lock"
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        lock.SiteLock.take(path, "site")
+    assert report(caught.value) == 1
+    assert capsys.readouterr().err == (
+        f"sealmq: {path}: No space left on device\nhint: free some space on that disk\n"
+    )
+    monkeypatch.undo()
+    lock.SiteLock.take(path, "site").release()
+
+
+def test_the_log_goes_on_in_a_new_file_where_its_own_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log" / "up.log"
+    real = os.dup2
+
+    def copied(old: int, new: int, inheritable: bool = True) -> int:
+        return new if new <= 2 else real(old, new, inheritable)  # those are pytest's
+
+    monkeypatch.setattr(os, "dup2", copied)
+    log = LogFile(path)
+    log.write("one")
+    path.unlink()  # by somebody who cleans up
+    log.write("two")
+    assert path.read_text().endswith(" two\n")
+    # A full disk at the moment of its rotation: there is no new one.
+    monkeypatch.setattr(logfile, "LARGEST", 1)
+    make = LogFile._open
+
+    def full(self: LogFile) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(LogFile, "_open", full)
+    log.write("three")
+    older = path.with_name("up.log.1")
+    assert [line.split()[-1] for line in older.read_text().splitlines()] == ["two", "three"]
+    monkeypatch.setattr(LogFile, "_open", make)
+    log.write("four")
+    assert path.read_text().endswith(" four\n")
+    os.close(log.fd)
+
+
+def test_a_site_that_another_user_has_brought_up_is_said_to_be_that_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody sees which files another user's process has open, or ends it: no use to wait."""
+    path = tmp_path / "up.lock"
+    held = lock.SiteLock.take(path, "site")
+    user = proc.user_of(os.getpid())
+    monkeypatch.setattr(proc, "has_open", lambda pid, file: False)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    with pytest.raises(RunError, match=f"runs as process {os.getpid()}, of user {user}"):
+        lock.stop(path, 0.0)
+    held.release()

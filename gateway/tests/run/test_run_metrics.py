@@ -235,7 +235,12 @@ def test_what_a_process_says_of_itself_is_believed_while_it_lives(
         # Its changes say that the process was started anew.
         assert re.findall(line, exposition.text(watch.look()), re.M) == [began]
         assert [said in text for text in found.problems] == ([True] if said else [])
-    for text in ("", "[]", "{}", json.dumps(told | {"events": [["a"]]}), "[" * 100_000):
+    # By a process that was taken over: nobody's scrape fails for it.
+    file.write_text(json.dumps(told | {"events": [["\ud800", "a\n\x1b", 1]]}))
+    assert b'event="\\\\ud800",process="0"' in exposition.text(watch.look())
+    more: list[dict[str, Any]] = [{"alive_ms": 10**400}, {"events": [["a", "", 10**400]]}]
+    large = [json.dumps(told | one) for one in more]
+    for text in ("", "[]", "{}", json.dumps(told | {"events": [["a"]]}), "[" * 100_000, *large):
         file.write_text(text)
         assert watch.look().told == ()
     # Nor one that has ended, though another process may have its number since.
@@ -257,3 +262,24 @@ def test_a_start_time_moves_with_the_clock_that_was_set(
     assert watch.look().boot_s == before
     ahead = 3600.0
     assert 3599 < watch.look().boot_s - before < 3601
+
+
+def test_on_a_full_disk_it_serves_and_says_so_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, seen = Layout.of(tmp_path), list[bool]()
+    layout.config.write_text("[site]\n")
+    path = layout.ready("metrics")
+    path.mkdir(parents=True)  # nothing can be put there
+
+    def succeeded(self: Watch) -> bool:
+        seen.append(path.is_file())
+        if len(seen) == 2:
+            path.rmdir()
+        return seen[-1]
+
+    monkeypatch.setattr(Watch, "succeeded", succeeded)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(process, "_POLL_S", 0.0)
+    process.serve(layout, Metrics("127.0.0.1", free_port()), os.getpid())
+    assert seen == [False, False, True]

@@ -125,3 +125,18 @@ def test_a_taken_port_is_one_clear_line(real: RealSite) -> None:
     assert "mediator" in error
     assert str(port) in error
     assert real.left() == []
+
+
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this host has no IPv6")
+def test_a_site_that_listens_on_ipv6_alone_is_examined_and_says_where_it_is(real: RealSite) -> None:
+    config = real.root / "sealmq.toml"
+    text = config.read_text()
+    config.write_text(text.replace('listen = "127.0.0.1:', 'listen = "[::1]:'))
+    assert config.read_text() != text
+    up = real.up().ready()
+    at = real.row("mediator")["address"]
+    assert at.startswith("[::1]:")
+    assert f"clients connect to  {at}\n" in up.out.read_text()
+    done = sealmq("doctor", str(real.root))
+    assert done.returncode == 0, done.stderr
+    assert f"clients are sent to this mediator           holds   {at}\n" in done.stdout

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from run.sites import Site, gone, sealmq, until
+from run.sites import _PATH, FAKES, Site, Up, gone, sealmq, until
+from sealmq.run import background
+from sealmq.run.errors import RunError
 from sealmq.site.layout import Layout
 
 ROLES = ("kg", "broker", "mediator")
@@ -237,3 +239,48 @@ def test_the_supervisor_carries_no_database() -> None:
     words = "import sys, sealmq.run.up; print('sqlalchemy' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", words], stdout=subprocess.PIPE, check=True)
     assert done.stdout == b"False\n"
+
+
+def test_a_second_up_changes_no_folder_of_the_first(site: Site) -> None:
+    """As root it would give them to other users, and the site that is up would end."""
+    first = site.up().ready()
+    folder = site.root / "audit"
+    folder.chmod(0o711)
+    assert site.up().process.wait(60) == 1
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o711
+    assert first.end() == 0
+
+
+def test_a_site_whose_lines_nobody_takes_starts_its_parts_again(site: Site) -> None:
+    """A full disk under a file of theirs, a terminal that has gone, `| tee` that was killed."""
+    words = [sys.executable, str(FAKES / "fake_up.py"), str(site.root)]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(_PATH)}
+    out = site.root.parent / "site.out"
+    with open("/dev/full", "w") as full, out.open("w") as stdout:
+        process = subprocess.Popen(words, stdout=stdout, stderr=full, env=env, text=True)
+    up = Up(site, process, out, site.root.parent / "site.err")
+    up.err.touch()
+    site.ups.append(up)
+    up.ready()
+    pid = site.row("mediator")["pid"]
+    os.kill(pid, signal.SIGKILL)
+    until(
+        lambda: process.poll() is not None or site.row("mediator")["pid"] not in (None, pid),
+        "the restart",
+    )
+    assert process.poll() is None
+    assert up.end() == 0
+
+
+def test_who_waits_for_a_site_that_is_up_hears_what_of_it_does_not_come_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up = site.up().ready()
+    site.plan("mediator", "fail")
+    os.kill(site.row("mediator")["pid"], signal.SIGKILL)
+    until(lambda: "trying again" in up.err.read_text(), "it to fail")
+    monkeypatch.setattr(background, "_SERVES_S", 0.0)
+    monkeypatch.setattr(background, "_POLL_S", 0.0)
+    with pytest.raises(RunError, match="site is up, and after 0 s not all of it serves: mediator"):
+        background.until_serving(Layout.open(site.root), "site")
+    assert up.end() == 0

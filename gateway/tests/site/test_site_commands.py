@@ -533,13 +533,16 @@ def test_peer_list_says_where_a_caller_s_trouble_is(
     root, mark = str(site.layout.root), "SHA256:" + "ab" * 32
     words = ["--fingerprint", mark, "--address", "n.example:1", "--import", "heat"]
     assert main(["peer", "add", root, "north", *words]) == 0
-    said = {"line": line, "waiting": 0, "dropped": {}}
+    said = {"line": line, "since": 1_800_000_000, "waiting": 0, "dropped": {}}
     monkeypatch.setattr(told, "line", lambda *_: said)
     capsys.readouterr()
     assert main(["peer", "list", root]) == 0
-    assert shown in capsys.readouterr().out
+    said_ = capsys.readouterr().out
+    assert shown in said_
+    assert "  2027-01-15 08:00:00Z  " in said_
     assert main(["peer", "list", root, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["peers"][0]["line"] == line
+    [row] = json.loads(capsys.readouterr().out)["peers"]
+    assert (row["line"], row["since"]) == (line, 1_800_000_000)
 
 
 def test_several_clients_are_added_in_one_change(

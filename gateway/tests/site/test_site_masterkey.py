@@ -104,3 +104,17 @@ def test_without_its_salt_it_is_no_site(site: MadeSite) -> None:
         masterkey.role_keys(site.layout, site.config)
     site.layout.salt.write_bytes(salt)
     masterkey.role_keys(site.layout, site.config)
+
+
+def test_a_user_without_a_home_is_told_to_name_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container, say."""
+
+    def none(cls: type[Path]) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("os.geteuid", lambda: 54321)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", classmethod(none))
+    with pytest.raises(KeyFileError, match="user 54321 has no home folder") as caught:
+        masterkey.default_path("site", bytes(4))
+    assert caught.value.hint == "--key-file FILE, outside the site"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from sealmq.site import reserve
+from sealmq.site.layout import Layout, give_back
 from sealmq.site.reserve import FILE, FILES, LEAVE, WANT, Reserve
 
 
@@ -88,3 +90,45 @@ def test_a_folder_that_is_not_there_harms_nobody(tmp_path: Path) -> None:
 
 def test_the_room_is_that_of_users_without_privileges(tmp_path: Path) -> None:
     assert 0 < reserve.room(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["symbolic link", "second name", "pipe"])
+def test_what_was_planted_in_the_place_of_a_draft_leads_nowhere(tmp_path: Path, how: str) -> None:
+    """Root's commands make the files in a role's folder, too."""
+    folder, other = tmp_path / "state", tmp_path / "shadow"
+    folder.mkdir()
+    other.write_text("secret")
+    draft = folder / ".reserve-0"
+    if how == "symbolic link":
+        draft.symlink_to(other)
+    elif how == "second name":
+        draft.hardlink_to(other)
+    else:
+        os.mkfifo(draft)
+    kept = Reserve(folder)
+    making = threading.Thread(target=kept.fill, daemon=True)
+    making.start()
+    making.join(20)
+    assert not making.is_alive()
+    assert other.read_text() == "secret"
+    assert other.stat().st_size == len("secret")
+    kept.fill()
+    assert other.stat().st_size == len("secret")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="nobody but root gives files away")
+def test_root_gives_a_role_what_it_has_made_and_no_file_that_was_planted_there(
+    tmp_path: Path,
+) -> None:
+    layout = Layout.of(tmp_path / "site")
+    state = layout.state_of("mediator")
+    state.mkdir(parents=True)
+    os.chown(state, 65534, 65534)
+    other = tmp_path / "shadow"
+    other.touch()
+    (state / "link").symlink_to(other)
+    (state / "again").hardlink_to(other)
+    (state / "mediator.db").touch()
+    give_back(layout)
+    assert (state / "mediator.db").stat().st_uid == 65534
+    assert other.stat().st_uid == 0
