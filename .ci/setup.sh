@@ -77,14 +77,14 @@ retire_service() {
 # version manager may have a command for a version that it does not have.
 choose_python() {
     local name
-    for name in python3 python3.13 python3.12 python3.11; do
+    for name in python3 python3.14 python3.13 python3.12 python3.11; do
         if command -v "$name" >/dev/null && "$name" -c 'import sys, venv, ensurepip
-sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
             printf '%s\n' "$name"
             return
         fi
     done
-    die 'no usable Python 3.11, 3.12 or 3.13 on PATH' \
+    die 'no usable Python 3.11 to 3.14 on PATH' \
         'Debian 12 and later have one: apt-get install python3 python3-venv'
 }
 

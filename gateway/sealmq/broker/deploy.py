@@ -114,9 +114,7 @@ def config(plan: Plan) -> str:
         *mosquitto.kept(plan.data, plan.limits),
         "",
         "# Who was turned away stands in the log.",
-        "log_type error",
-        "log_type warning",
-        "log_type notice",
+        *mosquitto.LOGGED,
         "connection_messages true",
     ]
     return "\n".join(lines) + "\n"

@@ -24,12 +24,16 @@ from .errors import BrokerError
 
 # 1.x knows neither $7$ password hashes nor acknowledges in the order that MQTT asks for.
 OLDEST = (2, 0)
+# Where the number of messages under way has no limit, it ends whoever publishes the first of QoS 1.
+_NOT = "2.1.0"
 # How often it writes its state down, in seconds; what it acknowledged since is lost with it.
 AUTOSAVE_S = 5
 # No limit. With one, 2.0.11 acknowledges what comes at QoS 2 beyond it and loses it without a word,
 # and cuts a snapshot of retained messages at the queue's limits: those are for who is away.
 IN_FLIGHT = 0
 SESSION = "7d"
+# Without warnings: since 2.1.1 it warns of each message of QoS 1 and 2 where IN_FLIGHT is 0.
+LOGGED = ("log_type error", "log_type notice")
 # Of a TCP listener; on a Unix socket it warns at each connection that it cannot.
 NO_DELAY = "set_tcp_nodelay true"
 
@@ -73,6 +77,11 @@ def _version(path: str, said: str) -> str:
     if (int(found[2]), int(found[3])) < OLDEST:
         raise BrokerError(
             f"{path} is version {found[1]}; 2.0 is the oldest that will do",
+            "take a newer one from https://mosquitto.org/download, or --broker embedded",
+        )
+    if found[1] == _NOT:
+        raise BrokerError(
+            f"{path} is version {_NOT}, which takes no messages of QoS 1 and 2 in this configuration",
             "take a newer one from https://mosquitto.org/download, or --broker embedded",
         )
     return found[1]
@@ -121,9 +130,7 @@ def config(folder: Path, at: Path | int, limits: Limits, *, root: bool) -> str:
         *kept(folder, limits),
         "log_dest stderr",
         "log_timestamp false",
-        "log_type error",
-        "log_type warning",
-        "log_type notice",
+        *LOGGED,
     ]
     return "\n".join(lines) + "\n"
 
@@ -157,6 +164,9 @@ def kept(folder: Path, limits: Limits) -> list[str]:
         # Only of who is away.
         f"max_queued_bytes {limits.queue_kib * 1024}",
         "queue_qos0_messages false",
+        # Of a message, one copy for all filters of a client that it matches. Since 2.1 one for each
+        # unless told, which mediators get along with, at a cost.
+        "allow_duplicate_messages false",
         # As MQTT allows: the mediators have judged every size already.
         "max_packet_size 268435460",
         # No memory_limit: at it whoever publishes is thrown out, and a saved database that is
@@ -176,7 +186,7 @@ class Hush:
         self._told: float | None = None
 
     def __call__(self, line: str) -> bool:
-        if line == _STRANGER:
+        if _STRANGER.fullmatch(line):
             now = self._clock()
             if self._told is not None and now - self._told < _STRANGERS_S:
                 return True
@@ -185,13 +195,16 @@ class Hush:
         return _ORDINARY.match(line) is not None
 
 
-_STRANGER = "Client <unknown> disconnected, not authorised."
+# Since 2.1 with an address, and a colon.
+_STRANGER = re.compile(r"Client <unknown> (\[\S*\] )?disconnected[,:] not authorised\.")
 _STRANGERS_S = 600.0
 _ORDINARY = re.compile(
     r"\d*:? ?(mosquitto version \S+ (starting|running|terminating)|Config loaded from |Opening "
     r"|New connection from |New client connected |Saving in-memory database"
-    r"|Warning: Mosquitto should not be run as root"
+    r"|Warning: Mosquitto should not be run as root|Info: running mosquitto as user: "
+    r"|The 'allow_duplicate_messages' option is now deprecated"
     # A mediator tries what the broker takes.
     rf"|Client {PROBE_PREFIX}"
-    r"|Client \S+ (disconnected\.|closed its connection\.|already connected, closing old))"
+    r"|Client \S+ (\[\S*\] )?(disconnected\.|closed its connection\.|already connected, closing old"
+    r"|disconnected: (connection closed by client|session taken over)\.))"
 )

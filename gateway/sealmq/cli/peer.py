@@ -38,6 +38,7 @@ examples:
   sealmq peer add north south --fingerprint SHA256:... --listen 0.0.0.0:8884 --export heat
   sealmq peer add south north --fingerprint SHA256:... --address north.example:8884 --import heat
   sealmq peer add north south --export heat --export water       of a peer that is there
+  sealmq peer add north south --no-import --export heat          imported by mistake
   sealmq peer add north east --far --fingerprint SHA256:... --export heat       no neighbour
   sealmq peer add south north --give '@west/#'      hand on to north what west's site has sent
 
@@ -66,6 +67,9 @@ examples:
 Its line ends, and the labels that went there get new keys: what it has kept opens nothing new. The
 `sealmq peer add` that brings it back is printed.
 """
+
+
+_LISTS = ("give", "export", "import")
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
@@ -98,22 +102,23 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     where.add_argument(
         "--far", action="store_true", help="it is no neighbour: all goes by way of neighbours"
     )
-    adding.add_argument(
-        "--give",
-        metavar="FILTER",
-        action="append",
-        help="what may go to this neighbour, others' topics as @SITE/...; repeatable; what it is "
+    _add_list(
+        adding,
+        "give",
+        "FILTER",
+        "what may go to this neighbour, others' topics as @SITE/...; repeatable; what it is "
         "exported unless said",
+        "nothing goes to it",
     )
-    adding.add_argument(
-        "--export", metavar="LABEL", action="append", help="a label that goes to it; repeatable"
+    _add_list(
+        adding, "export", "LABEL", "a label that goes to it; repeatable", "no label goes to it"
     )
-    adding.add_argument(
-        "--import",
-        dest="imports",
-        metavar="LABEL[:SUITE]",
-        action="append",
-        help="a label of its own that comes here; repeatable; suite: ccm unless said",
+    _add_list(
+        adding,
+        "import",
+        "LABEL[:SUITE]",
+        "a label of its own that comes here; repeatable; suite: ccm unless said",
+        "no label of its own comes here",
     )
     listing = verbs.add_parser(
         "list", help="list peers", description="List the peers.", epilog=_LIST_EXAMPLES
@@ -132,6 +137,12 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         add_key_file(more)
         settled.add_wait(more)
         more.add_argument("--json", action="store_true", help="say what was done as JSON")
+
+
+def _add_list(parser: argparse.ArgumentParser, name: str, what: str, some: str, none: str) -> None:
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(f"--{name}", metavar=what, dest=name, action="append", help=some)
+    either.add_argument(f"--no-{name}", dest=name, action="store_const", const=[], help=none)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -173,12 +184,9 @@ def _add(args: argparse.Namespace) -> int:
             said[key] = getattr(args, key)
     if args.far:
         said["far"] = True
-    if args.give is not None:
-        said["give"] = args.give
-    if args.export is not None:
-        said["export"] = args.export
-    if args.imports is not None:
-        said["import"] = args.imports
+    for key in _LISTS:
+        if getattr(args, key) is not None:
+            said[key] = getattr(args, key)
     if not said:
         raise UsageError("nothing to add or to change", hint="sealmq peer add --help")
     before: dict[str, Any] | None = None
@@ -191,7 +199,8 @@ def _add(args: argparse.Namespace) -> int:
     config, done = _applied(args, layout, change)
     closed = _closed(config, config.peers[args.name])
     added = before is None
-    changed = before is None or any(before.get(key) != said[key] for key in said)
+    none: dict[str, Any] = {"export": [], "import": []}
+    changed = before is None or any((none | before).get(key) != said[key] for key in said)
     if args.json:
         said = {"name": args.name, "added": added, "changed": changed, "kseq": done.kseq}
         print(json.dumps(said | {"closed": closed}))
@@ -217,9 +226,10 @@ def _adds(args: argparse.Namespace, row: Mapping[str, Any]) -> str:
         if key in row:
             words += [f"--{key}", row[key]]
     words += ["--far"] * bool(row.get("far"))
-    for key in ("give", "export", "import"):
+    for key in _LISTS:
         for value in row.get(key, ()):
             words += [f"--{key}", value]
+    words += ["--no-give"] * (row.get("give") == [])
     return shlex.join(words)
 
 
@@ -380,8 +390,6 @@ def _remove(args: argparse.Namespace) -> int:
         print(json.dumps(told))
     else:
         print(f"{args.name} is no peer any more; what brings it back: {again}")
-        if was.get("give") == []:
-            print("it was given nothing, which only sealmq.toml says: give = []")
         rest = [row for row in done.differences if row.key != f"peers.{args.name}"]
         for line in replace(done, differences=rest).words():
             print(line)

@@ -172,6 +172,9 @@ def put_peer(
                 for other in _WHERE:
                     row.pop(other, None)
             row[key] = value
+        for key in ("export", "import"):
+            if not row.get(key, True):
+                del row[key]  # none, as where nothing is said
 
     return edit(layout, change), before
 

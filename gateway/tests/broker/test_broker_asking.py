@@ -95,20 +95,23 @@ def test_the_embedded_broker_does_what_is_said_of_it(broker: BrokerProcess) -> N
 
 
 @pytest.mark.parametrize(
-    ("lines", "inflight", "queue"),
+    ("lines", "inflight", "queues"),
     [
-        ((), 20, 1000),
-        (("max_inflight_messages 10", "max_queued_messages 100"), 10, 110),
-        (("max_inflight_messages 0", "max_queued_messages 100000"), 64, 1000),
+        ((), 20, {1000}),
+        # Since 2.1 it counts those that are under way twice.
+        (("max_inflight_messages 10", "max_queued_messages 100"), 10, {110, 120}),
+        (("max_inflight_messages 0", "max_queued_messages 100000"), 64, {1000}),
     ],
     ids=["stock", "less", "ours"],
 )
 def test_what_a_mosquitto_keeps_for_the_links_that_readers_share_is_found_out(
-    tmp_path: Path, lines: tuple[str, ...], inflight: int, queue: int
+    tmp_path: Path, lines: tuple[str, ...], inflight: int, queues: set[int]
 ) -> None:
     with mosquitto(tmp_path, *lines) as target:
         found = asked(target)
-    assert (found.inflight, found.queue, found.filters) == (inflight, queue, 100)
+    assert (found.inflight, found.filters) == (inflight, 100)
+    queue = found.queue
+    assert queue in queues
     assert [f"keeps {queue} messages" in fault for fault in found.faults] == [True] * (queue < 1000)
 
 

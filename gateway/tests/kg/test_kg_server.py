@@ -190,6 +190,7 @@ def test_a_snapshot_in_pieces_begins_anew_when_keys_change(
 @asynccontextmanager
 async def pretending(path: Path, answer: bytes | None) -> AsyncIterator[None]:
     """Something that listens there and answers any request with these bytes, or hangs up."""
+    held: list[asyncio.StreamWriter] = []  # one that nobody holds closes its connection
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -197,12 +198,15 @@ async def pretending(path: Path, answer: bytes | None) -> AsyncIterator[None]:
             writer.close()
         else:
             writer.write(answer)
+            held.append(writer)
 
     server = await asyncio.start_unix_server(serve, str(path))
     try:
         yield
     finally:
         server.close()
+        for writer in held:
+            writer.close()
 
 
 WRONG_ANSWERS = [

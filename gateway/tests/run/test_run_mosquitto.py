@@ -20,6 +20,7 @@ from sealmq.broker import mosquitto
 from sealmq.broker.errors import BrokerError
 from sealmq.broker.external import connack
 from sealmq.broker.target import Target
+from sealmq.site.model import Limits
 
 TOML = '[broker]\nkind = "mosquitto"\n'
 
@@ -185,6 +186,7 @@ def _program(folder: Path, says: str) -> dict[str, str]:
     ("says", "error", "hint"),
     [
         ("echo 'mosquitto version 1.6.9'", "is version 1.6.9; 2.0 is the oldest", "newer"),
+        ("echo 'mosquitto version 2.1.0'", "is version 2.1.0, which takes no messages", "newer"),
         ("echo something", "does not say its version, but 'something'", "apt-get install"),
     ],
 )
@@ -249,3 +251,22 @@ def test_its_log_is_passed_on_where_it_says_something() -> None:
     assert hush("Client <unknown> disconnected, not authorised.")
     now = 601.0
     assert not hush("Client <unknown> disconnected, not authorised.")
+
+
+def test_the_log_of_a_newer_one_as_well() -> None:
+    """2.1.2's words."""
+    hush = mosquitto.Hush(lambda: 0.0)
+    assert hush("New connection from mosquitto.sock:0 on port 0.")
+    assert hush("Client sealmq/01020304/x [mosquitto.sock:0] disconnected.")
+    assert hush("Client sealmq/x [127.0.0.1:4711] disconnected: connection closed by client.")
+    assert not hush("Client sealmq/x [127.0.0.1:4711] disconnected: protocol error.")
+    assert not hush("Client <unknown> [127.0.0.1:4711] disconnected: not authorised.")
+    assert hush("Client <unknown> [127.0.0.1:4712] disconnected: not authorised.")
+
+
+def test_what_is_configured_has_no_line_for_each_message(folder: Path) -> None:
+    """Since 2.1.1 it warns of each message of QoS 1 and 2 where their number has no limit."""
+    lines = mosquitto.config(folder, 1883, Limits(), root=False).splitlines()
+    assert "max_inflight_messages 0" in lines
+    assert "log_type warning" not in lines
+    assert "allow_duplicate_messages false" in lines

@@ -510,6 +510,35 @@ def test_a_peer_that_stays_as_it_is_and_one_that_comes_back(
     assert site.layout.config.read_text().split("[peers")[1:] == before.split("[peers")[1:]
 
 
+def test_what_a_peer_was_said_by_mistake_is_taken_back_by_a_command(
+    site: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(site.layout.root)
+    first = ["peer", "add", root, "north", "--fingerprint", "SHA256:" + "ab" * 32]
+    at = ["--listen", "127.0.0.1:1"]
+    assert main([*first, *at, "--import", "m1-temp"]) == 0
+    capsys.readouterr()
+    for more, says in (
+        (["--no-import", "--export", "m1-temp"], "changed"),
+        (["--no-import"], "nothing to change"),
+        (["--no-give"], "changed"),
+        (["--no-give"], "nothing to change"),
+    ):
+        assert main([*first[:4], *more]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == says
+    config = load(site.layout.config)
+    assert config.peers["north"].imports == ()
+    assert config.peers["north"].exports == ("m1-temp",)
+    assert config.peers["north"].give == ()
+    assert "import" not in site.layout.config.read_text()
+    assert main([*first[:4], "--no-import", "--import", "heat"]) == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+    capsys.readouterr()
+    assert main(["peer", "remove", root, "north"]) == 0
+    again = capsys.readouterr().out.splitlines()[0].partition(": sealmq ")[2]
+    assert shlex.split(again) == [*first, *at, "--export", "m1-temp", "--no-give"]
+
+
 @pytest.mark.parametrize(
     ("line", "shown"),
     [

@@ -22,7 +22,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from multiprocessing import parent_process
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -112,7 +112,8 @@ def _made(runs: Iterator[Run], jobs: int) -> Iterator[list[Counts]]:
     if jobs == 1:
         yield from map(Run.rounds, runs)
         return
-    pool = ProcessPoolExecutor(jobs, initializer=_begin_worker)
+    # Forked: what other ways need beside the workers outlives one that is killed, and says so.
+    pool = ProcessPoolExecutor(jobs, get_context("fork"), _begin_worker)
     try:
         given = [pool.submit(run.rounds) for run in islice(runs, _AHEAD * jobs)]
         while given:

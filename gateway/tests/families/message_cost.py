@@ -1,5 +1,5 @@
 """ORDER COUNT: so many messages of QoS 0 through a mediator's core, real keys: in from their
-publisher, out to one reader. Run under valgrind by test_owners_cost.py; prints how many came.
+publisher, out to one reader. Run under valgrind by test_message_cost.py; prints how many came.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from sealmq.mqtt import Publish
 
 TOPIC = "t/sensor"
 FIRST = 50
-_OWNERS = """
+_POLICIES = {
+    "labels": "",
+    "labels,owners": """
 [policy]
 order = ["labels", "owners"]
 [families.owners.types.T]
@@ -28,12 +30,24 @@ authorizer = "POLICY"
 licensees = ["*"]
 owner = "*"
 actions = ["PUBLISH", "SUBSCRIBE", "RECEIVE"]
-"""
+""",
+    "labels,purposes": """
+[policy]
+order = ["labels", "purposes"]
+[families.purposes]
+mode = "hybrid"
+[families.purposes.tree]
+service = []
+[families.purposes.reserve]
+"t/#" = { aip = ["service"] }
+[families.purposes.presubscribe]
+panel = { "t/#" = "service" }
+""",
+}
 
 
 def main(order: str, count: int) -> None:
-    if "owners" in order:
-        reader_scene.POLICY += _OWNERS
+    reader_scene.POLICY += _POLICIES[order]
     scene = Scene(more=load(order.split(","))[1:])
     scene.apply([TopicLabel(TOPIC, "low", "sensor", 0)])
     reading, sending = scene.open(PANEL), scene.open(SENSOR)
