@@ -81,7 +81,7 @@ def _version(path: str, said: str) -> str:
         )
     if found[1] == _NOT:
         raise BrokerError(
-            f"{path} is version {_NOT}, which takes no messages of QoS 1 and 2 in this configuration",
+            f"{path} is version {_NOT}, which takes no messages of QoS 1 where none are limited",
             "take a newer one from https://mosquitto.org/download, or --broker embedded",
         )
     return found[1]
