@@ -13,6 +13,7 @@ from sealmq_spec.errors import Denied, RateLimited, SealError
 from . import counts, faults
 from .api import (
     Family,
+    FamilyConfigError,
     FamilyRecord,
     OnlyFrom,
     Policy,
@@ -99,7 +100,8 @@ class Engine(Questions[Key]):
     def load(self, config: Policy, records: Iterable[Record]) -> list[Record]:
         """Start-up: index the store's records, then the configuration.
 
-        Gives records to commit and then to apply, before the first question.
+        Gives records to commit and then to apply, before the first question. FamilyConfigError,
+        BrokenFamily.
         """
         records = tuple(records)
         self.counts.take(
@@ -111,7 +113,7 @@ class Engine(Questions[Key]):
     def reload(self, config: Policy, *, enforce: bool | None = None) -> Reloaded:
         """The configuration changed; drops exactly the cached verdicts that it reaches.
 
-        If a family raises, all of them have the old configuration again.
+        If a family raises, all of them have the old configuration again. As `load`.
         """
         before = self._config
         try:
@@ -137,7 +139,12 @@ class Engine(Questions[Key]):
     def _configure(self, config: Policy) -> list[Record]:
         records: list[Record] = []
         for family in self.order:
-            change = family.configure(config)
+            try:
+                change = family.configure(config)
+            except FamilyConfigError:
+                raise
+            except Exception as error:
+                raise faults.BrokenFamily(family.name, "configure", error) from error
             self._gone(change.deps)
             records.extend(change.records)
         self._declare(config)

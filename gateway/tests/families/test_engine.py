@@ -32,6 +32,7 @@ from sealmq.families.api import (
 from sealmq.families.attributes import Attribute
 from sealmq.families.duties import EXECUTED, exclude, items_put
 from sealmq.families.engine import Decision, Engine
+from sealmq.families.faults import BrokenFamily
 from sealmq.families.registry import load
 
 TOPIC = "machine/1/temperature"
@@ -160,6 +161,17 @@ def test_without_a_family_nothing_is_allowed() -> None:
 def test_a_family_stands_once_in_the_order() -> None:
     with pytest.raises(ValueError, match="once"):
         Engine([Fake(yes()), Fake(yes())])
+
+
+@pytest.mark.parametrize("reserved", ["engine", "engine.counts", "attributes", "feedback"])
+def test_no_family_has_a_name_under_which_the_engine_itself_is_asked_or_keeps_rows(
+    reserved: str,
+) -> None:
+    class Taking(Fake):
+        name = reserved
+
+    with pytest.raises(ValueError, match=reserved):
+        Engine([Taking(yes())])
 
 
 def boom(ask: Ask) -> Verdict:
@@ -432,7 +444,7 @@ def test_a_configuration_that_a_family_refuses_leaves_the_old_one() -> None:
     site = Site(FACTORY, Picky(yes()))
     assert site.publish(SENSOR, TOPIC).allow
     new = FACTORY.replace('temperature" = "m1-temp"', 'temperature" = "monitor"')
-    with pytest.raises(ValueError, match="not with me"):
+    with pytest.raises(BrokenFamily, match="'fake' fails at configure: ValueError: not with me"):
         site.reload(new.replace("[clients]", '[clients]\npicky = { label = "m1-temp" }'))
     assert site.publish(SENSOR, TOPIC).allow
     assert not site.publish("monitor", TOPIC).allow
