@@ -87,6 +87,8 @@ class Kg:
             notes = kept.leave(tx, self._store.vault, config, frozenset(gone)) if gone else []
             done = self._converge(tx, config)
             done = replace(done, notes=done.notes + notes)
+            # As in `keep`: under a policy that cannot be told, mediators would get no keys either.
+            self._told.rows(tx, self._store.vault, config)
         done = replace(done, differences=differences(self._config, config))
         self._config = config
         self._whole = None

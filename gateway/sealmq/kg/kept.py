@@ -54,12 +54,8 @@ def take(tx: Connection, vault: Vault, config: Config, family: str, said: bytes)
     before = rows.kept(tx, vault, family)
     try:
         after = part.take(config, before, said, secrets.token_bytes)
-    except FamilyConfigError as error:
-        raise Bad(
-            f"{family}: {error}" if error.key else f"{family}: {error.what}", error.hint
-        ) from None
     except Exception as error:
-        raise _fault(error) from error
+        raise _refusal(family, error) from error
     if after == before:
         return False
     rows.keep(tx, vault, family, after)
@@ -67,18 +63,26 @@ def take(tx: Connection, vault: Vault, config: Config, family: str, said: bytes)
 
 
 def leave(tx: Connection, vault: Vault, config: Config, names: frozenset[str]) -> list[str]:
-    """Clients of these names are gone, for families that are not in force as well; notes."""
+    """Clients of these names are gone, for families that are not in force as well; notes. One that
+    is not, and is broken or no longer there, keeps nobody in.
+    """
     notes = []
     for family in rows.keeping(tx):
-        ref = registry.manifest(family).kg_keeps
-        if ref is None:
-            continue
         before = rows.kept(tx, vault, family)
         try:
-            part = registry.manifest(family).load(ref)
+            manifest = registry.manifest(family)
+            if manifest.kg_keeps is None:
+                continue
+            part = manifest.load(manifest.kg_keeps)
             after = part.left(config, before, names, secrets.token_bytes)
         except Exception as error:
-            raise _fault(error) from error
+            if family in config.policy.order:
+                raise _refusal(family, error) from error
+            notes.append(
+                f"{family} is not in [policy] order and cannot be asked: what it keeps of clients "
+                "that are gone stays, so mend it before their names are given to others"
+            )
+            continue
         if after != before:
             rows.keep(tx, vault, family, after)
             notes.append(f"{family} keeps nothing more of clients that are gone")
@@ -91,7 +95,7 @@ def shown(tx: Connection, vault: Vault, config: Config, family: str) -> bytes:
     try:
         return part.shown(rows.kept(tx, vault, family))
     except Exception as error:
-        raise _fault(error) from error
+        raise _refusal(family, error) from error
 
 
 class Told:
@@ -115,7 +119,7 @@ def _told(family: str, part: KgKeeps, config: Config, kept: bytes) -> list[list[
     try:
         made = [[family, key, value.hex()] for key, value in part.rows(config, kept)]
     except Exception as error:
-        raise _fault(error) from error
+        raise _refusal(family, error) from error
     whole = sum(len(row[2]) // 2 for row in made)
     if whole > MOST_TOLD or any(
         len(row[1].encode()) > MOST_KEY or len(row[2]) > 2 * MOST_ROW for row in made
@@ -127,8 +131,10 @@ def _told(family: str, part: KgKeeps, config: Config, kept: bytes) -> list[list[
     return made
 
 
-def _fault(error: Exception) -> Exception:
+def _refusal(family: str, error: Exception) -> Exception:
     if isinstance(error, KgRefusal):
         return error
+    if isinstance(error, FamilyConfigError):
+        return Bad(f"{family}: {error}" if error.key else f"{family}: {error.what}", error.hint)
     fault = of_family(error, "what it keeps")
     return error if fault is None else Bad(str(fault), fault.hint)

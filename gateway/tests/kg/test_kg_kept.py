@@ -14,6 +14,7 @@ from kg.test_kg_migrate import to_version_1
 from kg.test_kg_store import scan
 from sealmq.families.blinded import kg_part
 from sealmq.kg import kept, snapshot, whole
+from sealmq.kg import rows as in_store
 from sealmq.kg.core import Kg
 from sealmq.kg.errors import Bad, StoreBroken
 from sealmq.kg.store import KgStore
@@ -106,6 +107,44 @@ def test_what_cannot_be_kept_changes_nothing(blinded: Kg, monkeypatch: pytest.Mo
     monkeypatch.undo()
     assert (blinded.kseq(), told(blinded)) == before
     assert blinded.kept("blinded").decode() == TEXT
+
+
+def test_a_policy_under_which_mediators_could_not_be_told_is_refused(
+    blinded: Kg, site: MadeSite
+) -> None:
+    """Else no mediator got any keys from then on, and no revocation counted."""
+    atoms = " & ".join(f"a{n} = 1" for n in range(32))
+    blinded.keep("blinded", TEXT.encode() + f'[customers.monitor]\nhas = ["{atoms}"]\n'.encode())
+    before = told(blinded)
+    in_force = site.config
+    settings = '[families.blinded]\nencoding = "paper"\ndecoys = 1.0\n'
+    site.layout.config.write_text(site.layout.config.read_text() + settings)
+    with pytest.raises(Bad, match="places of one conjunction are too many"):
+        blinded.apply(site.config)
+    assert blinded.config == in_force
+    assert told(blinded) == before
+    blinded.rekey(["monitor"], 0, False)
+    assert blinded.snapshot()["kseq"] == blinded.kseq()
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["taken out", "broken"])
+def test_a_family_that_is_out_of_the_order_and_not_there_keeps_nobody_in(
+    kg: Kg, site: MadeSite, store: KgStore, broken: bool
+) -> None:
+    family = "blinded" if broken else "gone"
+    with store.transaction() as tx:
+        in_store.keep(tx, store.vault, family, b"no JSON")
+    line = next(line for line in site.layout.config.read_text().splitlines() if PANEL in line)
+    site.edit(line + "\n", "")
+    done = kg.apply(site.config)
+    assert [note for note in done.notes if note.startswith(family)] == [
+        f"{family} is not in [policy] order and cannot be asked: what it keeps of clients that are "
+        "gone stays, so mend it before their names are given to others"
+    ]
+    (row,) = (one for one in kg.clients() if one["name"] == PANEL)
+    assert row["removed"]
+    with store.transaction() as tx:
+        assert in_store.kept(tx, store.vault, family) == b"no JSON"
 
 
 def test_who_leaves_is_told_of_no_more_and_sealed_grants_follow_what_is_kept(

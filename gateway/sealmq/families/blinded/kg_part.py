@@ -43,16 +43,8 @@ class Kept:
 
 def take(config: Policy, kept: bytes, said: bytes, draw: Draw) -> bytes:
     """Another text from now on. FamilyConfigError: it cannot be, and nothing changes."""
-    before = _load(kept)
-    made = Kept(draw(32) if before is None else before.root)
     try:
-        made.text = said.decode()
-        read = plain.read(made.text)
-        _check_size(read)
-        had = {} if before is None else before.epochs
-        for name, what in _scopes(made.root, read):
-            epoch = had.get(name)
-            made.epochs[name] = (draw(_EPOCH), what) if epoch is None or epoch[1] != what else epoch
+        made, read = _drawn(_load(kept), said.decode(), draw)
         size: dict[str, int] = {}
         for key, row in _rows(settings.read(config), made, read, read.customers):
             customer = key.rpartition("/")[2]
@@ -69,8 +61,20 @@ def take(config: Policy, kept: bytes, said: bytes, draw: Draw) -> bytes:
     except BadPlain as error:
         raise FamilyConfigError(error.key, error.what, error.hint) from None
     except scoped.TooFull as error:
-        raise FamilyConfigError("policies", str(error), "shorter conjunctions") from None
+        raise _too_full(error) from None
     return _dump(made)
+
+
+def _drawn(before: Kept | None, text: str, draw: Draw) -> tuple[Kept, Plain]:
+    """The text with its epochs, new ones for what has changed. BadPlain."""
+    made = Kept(draw(32) if before is None else before.root, text)
+    read = plain.read(text)
+    _check_size(read)
+    had = {} if before is None else before.epochs
+    for name, what in _scopes(made.root, read):
+        epoch = had.get(name)
+        made.epochs[name] = (draw(_EPOCH), what) if epoch is None or epoch[1] != what else epoch
+    return made, read
 
 
 def shown(kept: bytes) -> bytes:
@@ -84,14 +88,11 @@ def left(config: Policy, kept: bytes, names: Collection[str], draw: Draw) -> byt
     held = _load(kept)
     if held is None:
         return kept
-    read, text = plain.read(held.text), held.text
-    for event in read.events:
-        if event.client in names:
-            text = edit.revoke(text, "event", event.id)
-    for name in read.customers:
-        if name in names:
-            text = edit.revoke(text, "customer", name)
-    return kept if text == held.text else take(config, kept, text.encode(), draw)
+    read = plain.read(held.text)
+    if not any(name in names for name in (*read.customers, *(e.client for e in read.events))):
+        return kept
+    # It is less than what fitted: whether that fits, too, nobody who leaves must wait for.
+    return _dump(_drawn(held, edit.leave(held.text, names), draw)[0])
 
 
 def grants(config: Policy, kept: bytes) -> Mapping[str, Collection[str]]:
@@ -114,12 +115,20 @@ def grants(config: Policy, kept: bytes) -> Mapping[str, Collection[str]]:
 
 
 def rows(config: Policy, kept: bytes) -> Iterable[tuple[str, bytes]]:
-    """What mediators are told (coded.py)."""
+    """What mediators are told (coded.py). FamilyConfigError: it does not fit these settings."""
     held = _load(kept)
     if held is None:
         return ()
     read = plain.read(held.text)
-    return list(_rows(settings.read(config), held, read, _there(config, read)))
+    try:
+        return list(_rows(settings.read(config), held, read, _there(config, read)))
+    except scoped.TooFull as error:
+        raise _too_full(error) from None
+
+
+def _too_full(error: scoped.TooFull) -> FamilyConfigError:
+    hint = "shorter conjunctions; of the paper's encoding, fewer decoys or places"
+    return FamilyConfigError("policies", str(error), hint)
 
 
 # --- encoding ------------------------------------------------------------------------------------

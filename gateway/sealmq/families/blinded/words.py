@@ -33,7 +33,7 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
 _VALUE = r'"(?:[^"\\]|\\.)*"|[^\s&{}|,"=<>!]+'
 _ATOM = re.compile(
     rf"\s*(?P<name>{_NAME})\s*(?:(?P<op>!=|<=|>=|=|<|>)\s*(?P<value>{_VALUE})"
-    rf"|\s+in\s+(?P<low>-?\d+)\.\.(?P<high>-?\d+)"
+    rf"|\s+in\s+(?P<low>-?[0-9]{{1,64}})\.\.(?P<high>-?[0-9]{{1,64}})"
     rf"|\s+in\s+\{{(?P<set>[^{{}}]*)\}})\s*(?P<end>&|\Z)"
 )
 _ITEM = re.compile(rf"\s*({_VALUE})\s*(,|\Z)")

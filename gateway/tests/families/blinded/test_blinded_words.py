@@ -26,6 +26,7 @@ def test_a_conjunction_has_one_canonical_text(text: str, canonical: list[str]) -
     "text",
     ["", " ", "a", "a =", "a = 1 &", "& a = 1", "a = 1 b = 2", "a < x", "a <= 01", "a in 9..1",
      "a in {}", "a in {x,}", "a = x & ", "1a = 2", 'a = "x', 'a = "\\ud800"', "a in -0..3x",
+     f"a in 1..{'9' * 5000}", "a in \u0663..\u0667",
      f"a = {'x' * 257}", " & ".join(f"n{n} = 1" for n in range(33))],
 )  # fmt: skip
 def test_what_is_no_conjunction_is_refused(text: str) -> None:
@@ -92,6 +93,7 @@ def test_the_longest_prefix_counts_and_leaves_out_longer_ones() -> None:
         (EVENT % ("01", "heat") + 'session = ["a = 1", "a = 2"]\n', "events.0.session"),
         ("[[oops]]\n", "oops"),
         ("]", ""),
+        (f"x = {'9' * 5000}\n", ""),
     ],
 )
 def test_what_is_wrong_is_named_by_its_key(more: str, key: str) -> None:
