@@ -135,6 +135,6 @@ def _refusal(family: str, error: Exception) -> Exception:
     if isinstance(error, KgRefusal):
         return error
     if isinstance(error, FamilyConfigError):
-        return Bad(f"{family}: {error}" if error.key else f"{family}: {error.what}", error.hint)
+        return Bad(f"{family}: {error}", error.hint)
     fault = of_family(error, "what it keeps")
     return error if fault is None else Bad(str(fault), fault.hint)

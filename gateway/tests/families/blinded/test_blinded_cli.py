@@ -66,6 +66,13 @@ def test_what_is_no_text_is_refused_in_words(
         assert main(words) == 1
         assert "internal error" not in (err := capsys.readouterr().err)
         assert "mend that folder" not in err
+    lines = stream / "lines.jsonl"
+    lines.write_text('{"grant": {"customer": "X", "has": ["a = \\udcff"]}}\n')
+    assert main(["blinded", "simulate", str(stream), "--events", str(lines)]) == 1
+    assert "line 1: the text is no UTF-8" in capsys.readouterr().err
+    lines.write_text('{"publish": "stream/\\u001b[31m", "client": "X"}\n')
+    assert main(["blinded", "simulate", str(stream), "--events", str(lines)]) == 0
+    assert "stream/\\x1b[31m: refused" in capsys.readouterr().out
 
 
 def test_a_restore_says_that_revocations_since_the_backup_have_to_be_looked_through(

@@ -369,6 +369,7 @@ def _above(config: Any, reader: str, publisher: str) -> bool:
 
 def _simulate(args: argparse.Namespace) -> int:
     from sealmq.cli.policy_view import View
+    from sealmq.plain import plain
 
     from ...api import FamilyConfigError
     from ..simulate import BadLine, Simulation
@@ -394,9 +395,10 @@ def _simulate(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps(answer))
         elif "refused" in answer:
-            print(f"{answer.get('topic', answer.get('client'))}: refused, {answer['reason']}")
+            who = answer.get("topic", answer.get("client"))
+            print(plain(f"{who}: refused, {answer['reason']}"))
         else:
-            print(f"{answer['topic']}: {', '.join(answer['receivers']) or 'nobody'}")
+            print(plain(f"{answer['topic']}: {', '.join(answer['receivers']) or 'nobody'}"))
     return OK
 
 
