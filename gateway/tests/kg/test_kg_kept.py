@@ -215,6 +215,25 @@ def test_a_row_of_another_family_does_not_open(blinded: Kg, site: MadeSite, stor
         whole.check(tx, store.vault)
 
 
+@pytest.mark.parametrize("by", ["keep", "rekey"])
+def test_whoever_an_edit_has_taken_out_leaves_nothing_whichever_command_comes_first(
+    blinded: Kg, site: MadeSite, store: KgStore, by: str
+) -> None:
+    """While the site is down a command opens the store with sealmq.toml as it stands."""
+    blinded.keep("blinded", TEXT.encode())
+    line = next(line for line in site.layout.config.read_text().splitlines() if PANEL in line)
+    site.edit(line + "\n", "")
+    late = Kg(store, site.config)
+    if by == "keep":
+        late.keep("blinded", TEXT.encode() + b"# more\n")
+    else:
+        late.rekey(["monitor"], 0, False)
+    site.edit("[clients]\n", f"[clients]\n{line}\n")
+    late.apply(site.config)
+    assert PANEL not in late.kept("blinded").decode()
+    assert not any(key.endswith(PANEL) for key in told(late))
+
+
 @pytest.mark.parametrize("order", [WITH, ORDER], ids=["in force", "out of the order meanwhile"])
 def test_who_bears_a_name_anew_has_nothing_of_the_one_before(
     blinded: Kg, site: MadeSite, order: str
