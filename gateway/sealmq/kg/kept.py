@@ -7,6 +7,7 @@ what mediators are told is made anew when either changes.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from sealmq.families import registry
 from sealmq.families.api import FamilyConfigError
 from sealmq.families.faults import of_family
 from sealmq.families.manifest import KgKeeps
+from sealmq.kglink import MAX_FRAME
 from sealmq.site.model import Config
 
 from . import rows
@@ -23,7 +25,9 @@ from .errors import Bad, KgRefusal
 from .seal import Vault
 
 MOST_SAID = 2 << 20
-"""Bytes that an operator gives a family at a time: a frame has room for them."""
+"""Bytes that an operator gives a family at a time, and is shown again."""
+# Else what was taken while the site is down could be neither shown nor changed while it is up.
+_MOST_JSON = MAX_FRAME - 65_536
 MOST_KEY, MOST_ROW, MOST_TOLD = 256, 1 << 20, 256 << 20
 """Of what mediators are told: bytes of a key, of a row, and of all that a family tells."""
 
@@ -51,6 +55,11 @@ def take(tx: Connection, vault: Vault, config: Config, family: str, said: bytes)
     part = _part(config, family)
     if len(said) > MOST_SAID:
         raise Bad(f"{len(said)} bytes for {family}; at most {MOST_SAID} are taken")
+    if (size := len(json.dumps(said.decode("utf-8", "replace")))) > _MOST_JSON:
+        raise Bad(
+            f"{size} bytes for {family} as JSON; at most {_MOST_JSON} are taken",
+            "each character beyond ASCII is six of them, or twelve",
+        )
     before = rows.kept(tx, vault, family)
     try:
         after = part.take(config, before, said, secrets.token_bytes)

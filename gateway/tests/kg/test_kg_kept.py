@@ -95,6 +95,8 @@ def test_what_cannot_be_kept_changes_nothing(blinded: Kg, monkeypatch: pytest.Mo
         blinded.keep("blinded", b"[customers.q]\nhs = 1\n")
     with pytest.raises(Bad, match="at most 2097152"):
         blinded.keep("blinded", b"#" * (kept.MOST_SAID + 1))
+    with pytest.raises(Bad, match="as JSON"):
+        blinded.keep("blinded", TEXT.encode() + ("# " + "é" * 800_000).encode())
     for family in ("labels", "nothing"):
         with pytest.raises(Bad, match="keeps anything"):
             blinded.keep(family, b"")
