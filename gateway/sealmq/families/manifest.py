@@ -396,5 +396,5 @@ class Manifest:
         try:
             found = import_module(f"{__package__}.{self.name}" + (f".{module}" if module else ""))
             return cast(T, getattr(found, attribute) if attribute else found)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise BrokenFamily(self.name, f"Ref({ref.where!r})", error) from error

@@ -202,7 +202,8 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
         records = engine.load(config, shared.store.records())
     engine.take_told(ring.told)
     if engine.noted(ring.bearers()) and begin.first:
-        records += engine.bearers(ring.bearers(), shared.store.records)
+        with taking():
+            records += engine.bearers(ring.bearers(), shared.store.records)
     mediator = Mediator(begin, shared, engine, audit, address)
     for found in early:
         mediator.policy.fault(*found)

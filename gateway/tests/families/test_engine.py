@@ -409,6 +409,24 @@ def test_a_family_that_cannot_take_a_record_allows_nothing_more() -> None:
     assert "'fake' has failed at apply, KeyError" in site.engine.lost
 
 
+def test_a_family_that_cannot_tell_whose_rows_are_void_allows_nothing_and_ends_nothing() -> None:
+    class Lost(Fake):
+        def noted(self, since: Any) -> bool:
+            raise KeyError("since")
+
+        def bearers(self, since: Any, rows: Any) -> Any:
+            raise KeyError("rows")
+
+    site = Site(FACTORY, Lost(yes()))
+    assert site.publish(SENSOR, TOPIC).allow
+    assert site.engine.noted({SENSOR: 5}), "others may have something to do"
+    assert site.publish(SENSOR, TOPIC).rule == "engine.exception"
+    assert "'fake' has failed at noted, KeyError" in site.engine.lost
+    assert [fault[:2] for fault in site.faults] == [("fake", "noted")]
+    with pytest.raises(BrokenFamily, match="'fake' fails at bearers: KeyError"):
+        site.engine.bearers({SENSOR: 5}, list)
+
+
 def test_a_family_gets_its_own_rows_and_of_others_those_that_it_reads() -> None:
     class Reads(Fake):
         got: ClassVar[list[api.Record]] = []
