@@ -206,10 +206,7 @@ class Policy:
         with taking():
             reloaded = engine.reload(config, enforce=config.policy.enforce)
         self._reached = {**(self._reached or {}), **dict.fromkeys(reloaded.connections)}
-        await self.commit(list(reloaded.records), urgent=True)
-        for record in reloaded.records:
-            if isinstance(record, TopicReset):
-                self._audit.write("topic-reset", topic=record.topic)
+        await self.wanted(reloaded.records)
         site.config = config
         self._taken(config)
         self._audit.write(
@@ -222,6 +219,14 @@ class Policy:
             if session is not None:
                 self._events.run(session.policy_changed)
         self.follow()
+
+    async def wanted(self, records: Iterable[Record]) -> None:
+        """Stores what families want by a configuration. Raises StoreUnavailable."""
+        records = list(records)
+        await self.commit([*records], urgent=True)
+        for record in records:
+            if isinstance(record, TopicReset):
+                self._audit.write("topic-reset", topic=record.topic)
 
     # Says what is in force only from the next start on.
     def _say_later(self, config: Config) -> None:

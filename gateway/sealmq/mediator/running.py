@@ -207,5 +207,5 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
     mediator = Mediator(begin, shared, engine, audit, address)
     for found in early:
         mediator.policy.fault(*found)
-    await mediator.policy.commit(list(records))
+    await mediator.policy.wanted(records)
     return Running(begin, shared, mediator, audit)
