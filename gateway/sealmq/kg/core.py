@@ -82,9 +82,12 @@ class Kg:
                 "put the id back, under [site]",
             )
         with self._store.transaction() as tx:
+            other = rows.policy(tx) != config.text
             done = self._converge(tx, config)
             # As in `keep`: under a policy that cannot be told, mediators would get no keys either.
-            self._told.rows(tx, self._store.vault, config)
+            # At a start it is the one in force, and to encode much would only hold others up.
+            if other:
+                self._told.rows(tx, self._store.vault, config)
         done = replace(done, differences=differences(self._config, config))
         self._config = config
         self._whole = None

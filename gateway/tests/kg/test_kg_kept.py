@@ -258,3 +258,23 @@ def test_who_bears_a_name_anew_has_nothing_of_the_one_before(
     assert not any(key.endswith(PANEL) for key in told(blinded))
     assert f"e/{A_X}" not in told(blinded)
     assert f"e/{B_Q1}" in told(blinded)
+
+
+def test_a_start_encodes_nothing_before_a_mediator_asks(
+    blinded: Kg, site: MadeSite, store: KgStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many customers that takes so long that mediators would begin without it."""
+    blinded.keep("blinded", TEXT.encode())
+    asked: list[str] = []
+    rows_of = kg_part.rows
+
+    def counting(config: Any, kept: bytes) -> Any:
+        asked.append("")
+        return rows_of(config, kept)
+
+    monkeypatch.setattr(kg_part, "rows", counting)
+    late = Kg(store, site.config)
+    late.apply(site.config)
+    assert asked == []
+    assert told(late)
+    assert asked == [""]
