@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -201,10 +202,8 @@ def _events(rows: Any) -> Iterable[Granted]:
 
 
 def _check_events(made: Plain) -> None:
-    ids = [event.id for event in made.events]
-    twice = (
-        next((one for one in ids if ids.count(one) > 1), None) if len(set(ids)) < len(ids) else None
-    )
+    ids = Counter(event.id for event in made.events)
+    twice = next((one for one, count in ids.items() if count > 1), None)
     if twice:
         raise BadPlain("events", f"the policy id {twice} stands twice", "each grant has its own")
     for event in made.events:

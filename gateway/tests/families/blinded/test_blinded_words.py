@@ -34,6 +34,15 @@ def test_what_is_no_conjunction_is_refused(text: str) -> None:
         words.conjunction(text)
 
 
+def test_a_long_run_of_white_space_is_gone_through_once() -> None:
+    """As much as an operator may put: tried over and over it took the key generator hours."""
+    many = " " * (1 << 21)
+    assert len(words.conjunction(f"a{many}in{many}1..2{many}&{many}b{many}={many}c{many}")) == 2
+    for text in (f"a{many}x", f"a{many}in{many}x", f"a{many}={many}b{many}c", f"a in {{x{many}y}}"):
+        with pytest.raises(BadWords):
+            words.conjunction(text)
+
+
 @pytest.mark.parametrize("texts", [[], "", [""], None, [1], 7, ["a = 1", ""]])
 def test_an_empty_policy_or_conjunction_is_refused(texts: object) -> None:
     with pytest.raises(BadWords):
