@@ -23,6 +23,10 @@ MOST_FILTERS = 262_144
 """Of all that mediators are told, who get these 64 MiB at each change: for 10,000 customers 13
 kinds of events with one conjunction on each side.
 """
+MOST_BENEATH = 262_144
+"""Prefixes with a type or a policy of their own below topics of event grants, once for each grant:
+it does not cover them, and mediators are told which they are.
+"""
 _EPOCH = 16
 
 Draw = Callable[[int], bytes]
@@ -44,7 +48,10 @@ class Kept:
 def take(config: Policy, kept: bytes, said: bytes, draw: Draw) -> bytes:
     """Another text from now on. FamilyConfigError: it cannot be, and nothing changes."""
     try:
-        made, read = _drawn(_load(kept), said.decode(), draw)
+        text = said.decode()
+        read = plain.read(text)
+        _check_size(read)
+        made = _drawn(_load(kept), text, read, draw)
         size: dict[str, int] = {}
         for key, row in _rows(settings.read(config), made, read, read.customers):
             customer = key.rpartition("/")[2]
@@ -65,16 +72,14 @@ def take(config: Policy, kept: bytes, said: bytes, draw: Draw) -> bytes:
     return _dump(made)
 
 
-def _drawn(before: Kept | None, text: str, draw: Draw) -> tuple[Kept, Plain]:
-    """The text with its epochs, new ones for what has changed. BadPlain."""
+def _drawn(before: Kept | None, text: str, read: Plain, draw: Draw) -> Kept:
+    """The text with its epochs, new ones for what has changed."""
     made = Kept(draw(32) if before is None else before.root, text)
-    read = plain.read(text)
-    _check_size(read)
     had = {} if before is None else before.epochs
     for name, what in _scopes(made.root, read):
         epoch = had.get(name)
         made.epochs[name] = (draw(_EPOCH), what) if epoch is None or epoch[1] != what else epoch
-    return made, read
+    return made
 
 
 def shown(kept: bytes) -> bytes:
@@ -92,7 +97,8 @@ def left(config: Policy, kept: bytes, names: Collection[str], draw: Draw) -> byt
     if not any(name in names for name in (*read.customers, *(e.client for e in read.events))):
         return kept
     # It is less than what fitted: whether that fits, too, nobody who leaves must wait for.
-    return _dump(_drawn(held, edit.leave(held.text, names), draw)[0])
+    text = edit.leave(held.text, names)
+    return _dump(_drawn(held, text, plain.read(text), draw))
 
 
 def grants(config: Policy, kept: bytes) -> Mapping[str, Collection[str]]:
@@ -165,6 +171,14 @@ def _check_size(read: Plain) -> None:
             f"{len(kinds)} kinds of events and {len(customers)} customers have {count} filters; "
             f"{MOST_FILTERS} fit",
             "fewer policies, types and session attributes, or fewer customers",
+        )
+    beneath = sum(len(range(*read.beneath(event))) for event in read.events)
+    if beneath > MOST_BENEATH:
+        raise BadPlain(
+            "events",
+            f"types and policies below the topics of {len(read.events)} event grants make "
+            f"{beneath} exceptions; {MOST_BENEATH} fit",
+            "grants for the topics below, or fewer types and policies there",
         )
 
 

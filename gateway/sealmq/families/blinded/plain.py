@@ -108,9 +108,13 @@ class Plain:
 
     def but(self, event: Granted) -> tuple[str, ...]:
         """Prefixes below its topic that have a type or a policy of their own."""
-        at = bisect_left(self.prefixes, event.topic + "/")
-        end = bisect_left(self.prefixes, event.topic + "0")  # 0 comes next after /
+        at, end = self.beneath(event)
         return self.prefixes[at:end]
+
+    def beneath(self, event: Granted) -> tuple[int, int]:
+        """Where these are among the prefixes: from, and up to."""
+        at = bisect_left(self.prefixes, event.topic + "/")
+        return at, bisect_left(self.prefixes, event.topic + "0")  # 0 comes next after /
 
     def is_(self, kind: Kind) -> tuple[Have, ...]:
         """What events of the kind have: those of the type, and of the session. A value of the

@@ -347,6 +347,13 @@ def test_more_than_mediators_are_told_is_refused_before_it_is_encoded(
     monkeypatch.setattr(kg_part, "_scopes", never)
     with pytest.raises(FamilyConfigError, match="14 kinds of events and 10000 customers"):
         kg_part.take(config(), b"", text.encode(), random.Random(1).randbytes)
+    # Each grant of a topic would be told with all prefixes below: 2 MiB of text made gigabytes.
+    text = '[policies.t]\nlet = ["a = 1"]\n'
+    text += "".join(f'[types."t/{n}"]\nhas = ["a = 1"]\n' for n in range(600))
+    for n in range(500):
+        text += f'[[events]]\nid = "{n:016x}"\nclient = "j"\ntopic = "t"\n'
+    with pytest.raises(FamilyConfigError, match="500 event grants make 300000 exceptions"):
+        kg_part.take(config(), b"", text.encode(), random.Random(1).randbytes)
 
 
 def test_a_publisher_with_many_event_grants_leaves_with_one_look_at_the_text(
