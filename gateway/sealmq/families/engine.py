@@ -247,7 +247,7 @@ class Engine(Questions[Key]):
         self._hold(rows)
         for family in self.order:
             try:
-                noted |= family.noted(since)
+                noted = bool(family.noted(since)) or noted
             except Exception as error:  # it may go by what others have made: it allows nothing
                 self._lost(family, "noted", error)
                 noted = True
