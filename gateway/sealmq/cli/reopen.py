@@ -29,7 +29,7 @@ provision anew by themselves.
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq reopen SITE"""
-    lost = [manifest.lost for manifest in registry.manifests() if manifest.lost]
+    lost = [m.lost for m in registry.manifests() if m.lost and m.lost.what]
     parser = sub.add_parser(
         "reopen",
         help="let a site go on whose store was lost",

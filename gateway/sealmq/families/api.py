@@ -153,7 +153,7 @@ class FamilyConfigError(ValueError):
     """
 
     def __init__(self, key: str, what: str, hint: str) -> None:
-        super().__init__(f"{key}: {what}")
+        super().__init__(f"{key}: {what}" if key else what)
         self.key, self.what, self.hint = key, what, hint
 
 

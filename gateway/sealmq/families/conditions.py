@@ -13,7 +13,7 @@ it takes away.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -103,6 +103,19 @@ class When:
             return all(condition.met(ask) for condition in self.conditions)
         except UnknownAttribute:
             return False
+
+    def met_for(self, ask: Ask, senders: Iterable[str]) -> bool:
+        """`met`, for messages of these alone: those of others use up nothing of a count."""
+        if not any(isinstance(condition, Below) for condition in self.conditions):
+            return self.met(ask)
+        try:
+            for sender in senders:
+                ask.one_sender = sender
+                if not self.met(ask):
+                    return False
+            return True
+        finally:
+            ask.one_sender = ""
 
     @property
     def words(self) -> str:

@@ -13,6 +13,7 @@ from sealmq_spec.errors import Denied, RateLimited, SealError
 from . import counts, faults
 from .api import (
     Family,
+    FamilyConfigError,
     FamilyRecord,
     OnlyFrom,
     Policy,
@@ -99,7 +100,8 @@ class Engine(Questions[Key]):
     def load(self, config: Policy, records: Iterable[Record]) -> list[Record]:
         """Start-up: index the store's records, then the configuration.
 
-        Gives records to commit and then to apply, before the first question.
+        Gives records to commit and then to apply, before the first question. FamilyConfigError,
+        BrokenFamily.
         """
         records = tuple(records)
         self.counts.take(
@@ -111,7 +113,7 @@ class Engine(Questions[Key]):
     def reload(self, config: Policy, *, enforce: bool | None = None) -> Reloaded:
         """The configuration changed; drops exactly the cached verdicts that it reaches.
 
-        If a family raises, all of them have the old configuration again.
+        If a family raises, all of them have the old configuration again. As `load`.
         """
         before = self._config
         try:
@@ -137,7 +139,12 @@ class Engine(Questions[Key]):
     def _configure(self, config: Policy) -> list[Record]:
         records: list[Record] = []
         for family in self.order:
-            change = family.configure(config)
+            try:
+                change = family.configure(config)
+            except FamilyConfigError:
+                raise
+            except Exception as error:
+                raise faults.BrokenFamily(family.name, "configure", error) from error
             self._gone(change.deps)
             records.extend(change.records)
         self._declare(config)
@@ -169,9 +176,7 @@ class Engine(Questions[Key]):
                 if theirs:
                     self._gone(family.apply(theirs))
             except Exception as error:  # an index that is not the store's must allow nothing
-                self._fault(family.name, "apply", error)
-                self._judge.lost(family.name, faults.shown(error))
-                self._all_gone()
+                self._lost(family, "apply", error)
         self._listen()
 
     def take_told(self, told: Mapping[str, Mapping[str, bytes]]) -> None:
@@ -180,15 +185,18 @@ class Engine(Questions[Key]):
             try:
                 self._gone(family.told(told.get(family.name, {})))
             except Exception as error:  # what it goes by is not what was told: it allows nothing
-                self._fault(family.name, "told", error)
-                self._judge.lost(family.name, faults.shown(error))
-                self._all_gone()
+                self._lost(family, "told", error)
+
+    def _lost(self, family: Family, what: str, error: Exception) -> None:
+        self._fault(family.name, what, error)
+        self._judge.lost(family.name, f"{what}, {faults.shown(error)}")
+        self._all_gone()
 
     @property
     def lost(self) -> str:
         """Why nobody is allowed anything: a family has failed to index what the store holds."""
         return "; ".join(
-            f"the policy family {name!r} has failed at apply, {why}, and allows nothing before the "
+            f"the policy family {name!r} has failed at {why}, and allows nothing before the "
             "mediator's next start"
             for name, why in self._judge.lost_state.items()
         )
@@ -235,9 +243,14 @@ class Engine(Questions[Key]):
         """Whether clients bear names that others had: then `bearers` has something to do. Verdicts
         may rest on what those have said: none stands.
         """
-        told, rows = self.pushed.noted(since)
+        noted, rows = self.pushed.noted(since)
         self._hold([*rows, *self.attributes.noted(since)])
-        noted = any([told, *[family.noted(since) for family in self.order]])
+        for family in self.order:
+            try:
+                noted = bool(family.noted(since)) or noted
+            except Exception as error:  # it may go by what others have made: it allows nothing
+                self._lost(family, "noted", error)
+                noted = True
         if noted:
             self._all_gone()
         return noted
@@ -245,9 +258,14 @@ class Engine(Questions[Key]):
     def bearers(
         self, since: Mapping[str, int], rows: Callable[[], Iterable[Record]]
     ) -> list[Record]:
-        """Family.bearers of all; pure, for any thread."""
+        """Family.bearers of all; pure, for any thread. BrokenFamily."""
         records = self.pushed.bearers(since, rows)
-        return records + [r for family in self.order for r in family.bearers(since, rows)]
+        for family in self.order:
+            try:
+                records += family.bearers(since, rows)
+            except Exception as error:
+                raise faults.BrokenFamily(family.name, "bearers", error) from error
+        return records
 
     def close_site(self, reason: str) -> None:
         """Nothing that a label or consent protects is opened while `reason` is not ""."""

@@ -164,8 +164,9 @@ class Lost:
     """What is lost with the mediator's store, or unknown after a restore.
 
     `what`: of whom (a list of such parts is read); `mend`: where in sealmq.toml it is put right;
-    `decided`: what may have been decided after a backup; `look`: what to look through, and `by`
-    which command, in which {site} stands for the site.
+    both "" where the mediator's store has nothing of it. `decided`: what may have been decided
+    after a backup; `look`: what to look through, and `by` which command, in which {site} stands for
+    the site.
     """
 
     what: str
@@ -395,5 +396,5 @@ class Manifest:
         try:
             found = import_module(f"{__package__}.{self.name}" + (f".{module}" if module else ""))
             return cast(T, getattr(found, attribute) if attribute else found)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise BrokenFamily(self.name, f"Ref({ref.where!r})", error) from error

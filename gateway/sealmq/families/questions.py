@@ -44,7 +44,7 @@ from .shared import reaching
 from .told import FAMILY as ATTRIBUTES
 from .told import Derived, Pushed
 
-RESERVED = frozenset({ENGINE, TOLD, COUNTS, feedback.NAME})
+RESERVED = frozenset({ENGINE, ATTRIBUTES, COUNTS, feedback.NAME})
 """No family may have these names."""
 LOOKED_AT = 256
 """With no more cached verdicts of a connection than these, each is looked at when one of its
@@ -122,7 +122,9 @@ class Questions(Generic[K]):
         except NotYet:
             return None
         decision = self._in_force(decision)
-        if ask.now_ms < decision.until:
+        # One that asks for a label is not kept: if that cannot be stored now, more topics than a
+        # family has let may be there when it comes again.
+        if ask.now_ms < decision.until and decision.label is None:
             self.cache.put(slot, key, ask.label, decision)
         return decision
 

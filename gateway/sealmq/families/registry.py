@@ -204,7 +204,7 @@ def _manifest(name: str) -> Manifest | None:
         if error.name != module:
             raise BrokenFamily(name, "its import", error) from error
         return None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BrokenFamily(name, "its import", error) from error
     if not hasattr(folder, "__path__"):  # a module of the engine's
         return None

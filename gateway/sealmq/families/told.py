@@ -74,14 +74,14 @@ class Pushed:
             key = record.key
             if (old := self._rows.pop(key, None)) is not None:
                 self._by[old.by].pop(key, None)
+            name, _, subject = key.partition(BETWEEN)
+            held = Attribute(name, subject, None, 0)
             if record.value is not None:
-                row = _read(key, record.value)
-                self._rows[key] = row
+                row = self._rows[key] = _read(key, record.value)
                 self._by.setdefault(row.by, {})[key] = None
-                out.append(self._in_force(row))
-            else:
-                name, _, subject = key.partition(BETWEEN)
-                out.append(Attribute(name, subject, None, 0))
+                held = self._in_force(row)
+            if name in self._declared:
+                out.append(held)
         return out
 
     def noted(self, since: Mapping[str, int]) -> tuple[bool, list[Attribute]]:
@@ -105,10 +105,11 @@ class Pushed:
     def told_by(self, name: str, subject: str) -> str:
         """Which client has told what is held; "" for none."""
         row = self._rows.get(_key(name, subject))
-        return "" if row is None else row.by
+        return "" if row is None or name not in self._declared else row.by
 
+    # Of a name that another source has now, that one's values stay.
     def _all(self) -> list[Attribute]:
-        return [self._in_force(row) for row in self._rows.values()]
+        return [self._in_force(row) for row in self._rows.values() if row.name in self._declared]
 
     # No longer than what is declared now, for one that was told under another declaration.
     def _in_force(self, row: _Row) -> Attribute:

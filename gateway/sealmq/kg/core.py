@@ -82,11 +82,12 @@ class Kg:
                 "put the id back, under [site]",
             )
         with self._store.transaction() as tx:
-            there = rows.clients(tx).values()
-            gone = {row.name for row in there if not row.removed} - config.clients.keys()
-            notes = kept.leave(tx, self._store.vault, config, frozenset(gone)) if gone else []
+            other = rows.policy(tx) != config.text
             done = self._converge(tx, config)
-            done = replace(done, notes=done.notes + notes)
+            # As in `keep`: under a policy that cannot be told, mediators would get no keys either.
+            # At a start it is the one in force, and to encode much would only hold others up.
+            if other:
+                self._told.rows(tx, self._store.vault, config)
         done = replace(done, differences=differences(self._config, config))
         self._config = config
         self._whole = None
@@ -142,11 +143,16 @@ class Kg:
         self._changed(done.kseq, None)
         return done
 
+    # Whichever operation is the first to go by a policy: who is gone by it has left, and whoever
+    # bears the name later inherits nothing.
     def _converge(self, tx: Connection, config: Config, asked: Asked | None = None) -> Applied:
+        there = rows.clients(tx).values()
+        gone = {row.name for row in there if not row.removed} - config.clients.keys()
+        notes = kept.leave(tx, self._store.vault, config, frozenset(gone)) if gone else []
         run = Converge(tx, config, self._tools(), asked)
         run.run()
         kseq = run.kseq or counter(tx, "kseq")
-        return Applied(kseq, run.kseq is not None, run.notes, run.left, run.epochs)
+        return Applied(kseq, run.kseq is not None, run.notes + notes, run.left, run.epochs)
 
     def _tools(self) -> Tools:
         order = self._order

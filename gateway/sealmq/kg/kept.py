@@ -7,6 +7,7 @@ what mediators are told is made anew when either changes.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from sealmq.families import registry
 from sealmq.families.api import FamilyConfigError
 from sealmq.families.faults import of_family
 from sealmq.families.manifest import KgKeeps
+from sealmq.kglink import MAX_FRAME
 from sealmq.site.model import Config
 
 from . import rows
@@ -23,7 +25,9 @@ from .errors import Bad, KgRefusal
 from .seal import Vault
 
 MOST_SAID = 2 << 20
-"""Bytes that an operator gives a family at a time: a frame has room for them."""
+"""Bytes that an operator gives a family at a time, and is shown again."""
+# Else what was taken while the site is down could be neither shown nor changed while it is up.
+_MOST_JSON = MAX_FRAME - 65_536
 MOST_KEY, MOST_ROW, MOST_TOLD = 256, 1 << 20, 256 << 20
 """Of what mediators are told: bytes of a key, of a row, and of all that a family tells."""
 
@@ -51,15 +55,16 @@ def take(tx: Connection, vault: Vault, config: Config, family: str, said: bytes)
     part = _part(config, family)
     if len(said) > MOST_SAID:
         raise Bad(f"{len(said)} bytes for {family}; at most {MOST_SAID} are taken")
+    if (size := len(json.dumps(said.decode("utf-8", "replace")))) > _MOST_JSON:
+        raise Bad(
+            f"{size} bytes for {family} as JSON; at most {_MOST_JSON} are taken",
+            "each character beyond ASCII is six of them, or twelve",
+        )
     before = rows.kept(tx, vault, family)
     try:
         after = part.take(config, before, said, secrets.token_bytes)
-    except FamilyConfigError as error:
-        raise Bad(
-            f"{family}: {error}" if error.key else f"{family}: {error.what}", error.hint
-        ) from None
     except Exception as error:
-        raise _fault(error) from error
+        raise _refusal(family, error) from error
     if after == before:
         return False
     rows.keep(tx, vault, family, after)
@@ -67,18 +72,26 @@ def take(tx: Connection, vault: Vault, config: Config, family: str, said: bytes)
 
 
 def leave(tx: Connection, vault: Vault, config: Config, names: frozenset[str]) -> list[str]:
-    """Clients of these names are gone, for families that are not in force as well; notes."""
+    """Clients of these names are gone, for families that are not in force as well; notes. One that
+    is not, and is broken or no longer there, keeps nobody in.
+    """
     notes = []
     for family in rows.keeping(tx):
-        ref = registry.manifest(family).kg_keeps
-        if ref is None:
-            continue
         before = rows.kept(tx, vault, family)
         try:
-            part = registry.manifest(family).load(ref)
+            manifest = registry.manifest(family)
+            if manifest.kg_keeps is None:
+                continue
+            part = manifest.load(manifest.kg_keeps)
             after = part.left(config, before, names, secrets.token_bytes)
         except Exception as error:
-            raise _fault(error) from error
+            if family in config.policy.order:
+                raise _refusal(family, error) from error
+            notes.append(
+                f"{family} is not in [policy] order and cannot be asked: what it keeps of clients "
+                "that are gone stays, so mend it before their names are given to others"
+            )
+            continue
         if after != before:
             rows.keep(tx, vault, family, after)
             notes.append(f"{family} keeps nothing more of clients that are gone")
@@ -91,7 +104,7 @@ def shown(tx: Connection, vault: Vault, config: Config, family: str) -> bytes:
     try:
         return part.shown(rows.kept(tx, vault, family))
     except Exception as error:
-        raise _fault(error) from error
+        raise _refusal(family, error) from error
 
 
 class Told:
@@ -115,7 +128,7 @@ def _told(family: str, part: KgKeeps, config: Config, kept: bytes) -> list[list[
     try:
         made = [[family, key, value.hex()] for key, value in part.rows(config, kept)]
     except Exception as error:
-        raise _fault(error) from error
+        raise _refusal(family, error) from error
     whole = sum(len(row[2]) // 2 for row in made)
     if whole > MOST_TOLD or any(
         len(row[1].encode()) > MOST_KEY or len(row[2]) > 2 * MOST_ROW for row in made
@@ -127,8 +140,10 @@ def _told(family: str, part: KgKeeps, config: Config, kept: bytes) -> list[list[
     return made
 
 
-def _fault(error: Exception) -> Exception:
+def _refusal(family: str, error: Exception) -> Exception:
     if isinstance(error, KgRefusal):
         return error
+    if isinstance(error, FamilyConfigError):
+        return Bad(f"{family}: {error}", error.hint)
     fault = of_family(error, "what it keeps")
     return error if fault is None else Bad(str(fault), fault.hint)

@@ -8,8 +8,10 @@ say any more holds no longer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from sealmq.attributes.files import BadSource
@@ -157,8 +159,7 @@ class AttributeSources:
         self._rows.setdefault(name, {})
         while True:
             try:
-                # In a thread: the loop does not wait for the disk.
-                rows = await asyncio.to_thread(of.look)
+                rows = await _apart(of.look, name)
                 if rows is not None:
                     self._says(name, None)
                     await self._take(name, rows)
@@ -208,6 +209,33 @@ class AttributeSources:
                 reason,
             )
         self._changed()
+
+
+# In a thread, since the loop does not wait for a disk; and in one of its own, since others must not
+# wait for one that hangs: in a file there somebody's right may end. Nobody waits for it at the end.
+async def _apart(look: Callable[[], Rows | None], name: str) -> Rows | None:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Rows | None] = loop.create_future()
+
+    def answer(rows: Rows | None, error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(rows)
+        else:
+            done.set_exception(error)
+
+    def work() -> None:
+        rows, error = None, None
+        try:
+            rows = look()
+        except Exception as found:
+            error = found
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(answer, rows, error)
+
+    threading.Thread(target=work, name=f"attribute {name}", daemon=True).start()
+    return await done
 
 
 def _text(value: object) -> str:

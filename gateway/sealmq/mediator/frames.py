@@ -20,6 +20,7 @@ from typing import Any
 from sealmq.families.records import FamilyRecord, ResetDone, TopicLabel, TopicReset
 from sealmq.kglink import KgError
 from sealmq.kgtypes import KINDS, Answer
+from sealmq.site.errors import SiteError
 from sealmq.store import StoreError, StoreUnavailable
 from sealmq.store.errors import StoreCorrupt, StoreFull
 from sealmq.store.records import (
@@ -159,7 +160,9 @@ class Peer:
         return reason
 
     async def call(self, name: str, *words: Any) -> Any:
-        """Calls the other end; its answer. Raises Gone, and StoreError or KgError as it did."""
+        """Calls the other end; its answer. Raises Gone, and StoreError, KgError or SiteError as it
+        did.
+        """
         self._number += 1
         number = self._number
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -231,7 +234,7 @@ class Peer:
                 self._reply([ANSWER, number, "", result])
 
     def _fault(self, kind: str, number: int, error: Exception) -> None:
-        if not isinstance(error, StoreError | KgError | Gone):
+        if not isinstance(error, StoreError | KgError | SiteError | Gone):
             # The error's text could quote what the call worked on.
             log.error("a call of another process failed: %s", type(error).__name__)
         if kind == CALL:
@@ -257,6 +260,8 @@ def _told(error: Exception) -> list[Any]:
         return ["store", type(error).__name__, str(error), error.hint]
     if isinstance(error, KgError):
         return ["kg", error.kind, str(error), error.hint]
+    if isinstance(error, SiteError):
+        return ["site", "", str(error), error.hint]
     return ["other", "", "it failed; the gateway's log says why", None]
 
 
@@ -268,4 +273,6 @@ def _error(words: Any) -> Exception:
         return _FAULTS.get(kind, StoreError)(text, hint)
     if of == "kg":
         return KINDS.get(kind, KgError)(text, hint)
+    if of == "site":
+        return SiteError(text, hint)
     return StoreUnavailable(text)

@@ -145,8 +145,9 @@ class Mediator:
             self._unfit,
         )
         self._wills = WillKeeper(
-            site, store, audit, self.journal, self.control, self._forwarding.will, self.aside.put
-        )
+            site, store, audit, self.journal, self.control, self._forwarding.will, self.aside.put,
+            self.policy.index,
+        )  # fmt: skip
         self.events.executed_by(self._effects())
 
     # Makes the links that all sessions share.

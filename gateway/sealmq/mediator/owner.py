@@ -55,6 +55,8 @@ class Owner:
         self.layout, self.config, self.store, self.keys = layout, config, store, keys
         self.newest = config
         """What a new worker begins with. The others may not have taken it over yet."""
+        self.order = config.policy.order
+        """The policy families that judge until the next start, also at a worker that begins."""
         self.workers: list[Worker] = []
         self.begun = asyncio.Event()
         """Set once all workers that are processes have begun."""

@@ -8,16 +8,19 @@ that are there comes in steps: no delivery waits for it, since each is judged by
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from sealmq.audit import Audit
 from sealmq.families import faults
+from sealmq.families.api import FamilyConfigError, FamilyError
 from sealmq.families.attributes import Attribute
 from sealmq.families.engine import OFF, Conn
 from sealmq.families.records import Record, TopicReset
 from sealmq.site.config import Config
+from sealmq.site.errors import SiteError
 from sealmq.store import Held, StoreError, StoreRecord
 
 from .core.keyring import Keyring
@@ -31,6 +34,17 @@ log = logging.getLogger("sealmq.mediator")
 
 # How late other workers hear what families derive from events here.
 _DERIVED_S = 0.05
+
+
+@contextlib.contextmanager
+def taking() -> Iterator[None]:
+    """A family that does not take a configuration is said in an operator's words: SiteError."""
+    try:
+        yield
+    except FamilyConfigError as error:
+        raise SiteError(f"a policy family does not take it: {error}", error.hint) from error
+    except FamilyError as error:
+        raise SiteError(str(error), error.hint) from error
 
 
 class Policy:
@@ -55,6 +69,9 @@ class Policy:
         self._due: dict[Conn, dict[str, None]] = {}
         self._counting = asyncio.Lock()
         self._telling = False
+        # Of a sealmq.toml that the engine goes by, and that is not taken over as a whole: the
+        # connections that it reaches. None: there is no such file.
+        self._reached: dict[Conn, None] | None = None
         self._engine.on_derived = self._tell_derived
 
     def tick(self) -> None:
@@ -173,10 +190,12 @@ class Policy:
     async def reload(self, config: Config) -> None:
         """Takes a changed sealmq.toml over, live; nothing happens if it says the same as before.
 
-        Raises StoreUnavailable: then what a family wanted to store is asked of it again.
+        Raises StoreUnavailable: then what a family wanted to store is asked of it again, with this
+        file or with the one before, should that be put back. SiteError, if a family does not take
+        it, by what it knows here: what was in force stays in force.
         """
         site, engine = self._site, self._engine
-        if config == site.config:
+        if config == site.config and self._reached is None:
             site.config = config  # its text may be another one
             return
         if config.site.id != site.ring.site:
@@ -184,22 +203,30 @@ class Policy:
             log.error("sealmq.toml is not taken over: it names another site's id")
             return
         self._say_later(config)
-        reloaded = engine.reload(config, enforce=config.policy.enforce)
-        await self.commit(list(reloaded.records), urgent=True)
-        for record in reloaded.records:
-            if isinstance(record, TopicReset):
-                self._audit.write("topic-reset", topic=record.topic)
+        with taking():
+            reloaded = engine.reload(config, enforce=config.policy.enforce)
+        self._reached = {**(self._reached or {}), **dict.fromkeys(reloaded.connections)}
+        await self.wanted(reloaded.records)
         site.config = config
         self._taken(config)
         self._audit.write(
             "config-reloaded", enforce=engine.enforce, order=list(config.policy.order)
         )
         self.warn()
-        for conn in reloaded.connections:
+        reached, self._reached = self._reached, None
+        for conn in reached:
             session = self._agenda.by_policy.get(conn)
             if session is not None:
                 self._events.run(session.policy_changed)
         self.follow()
+
+    async def wanted(self, records: Iterable[Record]) -> None:
+        """Stores what families want by a configuration. Raises StoreUnavailable."""
+        records = list(records)
+        await self.commit([*records], urgent=True)
+        for record in records:
+            if isinstance(record, TopicReset):
+                self._audit.write("topic-reset", topic=record.topic)
 
     # Says what is in force only from the next start on.
     def _say_later(self, config: Config) -> None:

@@ -160,8 +160,8 @@ class Pool:
         blind = counted.blind_ms if first else counted.worker_ended()
         try:
             await worker.begin(
-                index, self._count, inst, keys.site, owner.newest.text, keys.snapshot, owner.fresh,
-                owner.kg is not None, blind,
+                index, self._count, inst, keys.site, owner.newest.text, owner.order, keys.snapshot,
+                owner.fresh, owner.kg is not None, blind,
             )  # fmt: skip
         except Gone:
             how = await self._ended(worker)

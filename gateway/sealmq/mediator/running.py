@@ -17,6 +17,7 @@ from sealmq.strangers import Strangers
 
 from .links import BrokerAddress
 from .mediator import Mediator, log
+from .policy import taking
 from .server import Channel
 from .shared import Begin, Shared, totals_of
 
@@ -197,12 +198,14 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
     )
     engine.close_site(ring.closed)
     engine.counts.blind_ms = begin.blind_ms
-    records = engine.load(config, shared.store.records())
+    with taking():
+        records = engine.load(config, shared.store.records())
     engine.take_told(ring.told)
     if engine.noted(ring.bearers()) and begin.first:
-        records += engine.bearers(ring.bearers(), shared.store.records)
+        with taking():
+            records += engine.bearers(ring.bearers(), shared.store.records)
     mediator = Mediator(begin, shared, engine, audit, address)
     for found in early:
         mediator.policy.fault(*found)
-    await mediator.policy.commit(list(records))
+    await mediator.policy.wanted(records)
     return Running(begin, shared, mediator, audit)

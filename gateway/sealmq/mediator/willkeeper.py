@@ -10,22 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from sealmq.audit import Audit
 from sealmq.families.engine import Conn
-from sealmq.store import StoreError, WillRecord
+from sealmq.families.records import TopicLabel
+from sealmq.store import Held, StoreError, WillRecord
 from sealmq.store.left import gone
 from sealmq_spec.errors import SealError
 
 from .control_link import ControlLink
+from .core.denied import DeniedByRule
 from .core.refusals import JOURNAL_PART
 from .core.site import Site
 from .journal import Journal
 from .links import NotTaken
 from .shared import SharedStore
-from .wills import Fired, check_client, judge, seal, taken
+from .wills import Fired, check_client, fire, judge, seal, taken
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -42,7 +44,8 @@ class WillKeeper:
 
     `publish`: topic, payload, QoS, RETAIN, client and its generation; returns when the broker has
     it, raises NotTaken, and SealError if the client may not any more. `aside`: topic, payload, QoS,
-    RETAIN, client, and why the broker does not take it.
+    RETAIN, client, and why the broker does not take it. `index`: has the policy go by what the
+    store holds.
     """
 
     def __init__(
@@ -54,10 +57,11 @@ class WillKeeper:
         control: ControlLink,
         publish: Publish,
         aside: Aside,
+        index: Callable[[Iterable[Held]], None],
     ) -> None:
         self._site, self._store, self._audit = site, store, audit
         self._journal, self._control = journal, control
-        self._publish, self._aside = publish, aside
+        self._publish, self._aside, self._index = publish, aside, index
         self._left: dict[Key, list[WillRecord]] = {}
         self._some = asyncio.Event()
         self.tasks: set[asyncio.Task[None]] = set()
@@ -114,13 +118,14 @@ class WillKeeper:
 
     async def _fire(self, will: WillRecord, policy: Conn) -> None:
         site, name = self._site, self._name(will)
-        now_ms = site.now_ms
         try:
-            it = judge(site, will, policy, now_ms)
-            policy.close(now_ms)
+            it = await self._judged(will, policy)
             accepted = await self._deliver(will, it)
+        except StoreError as error:
+            log.error("a will of client %d waits for the store: %s", will.client, error)
+            self.leave(will)
+            return
         except SealError as error:
-            policy.close(now_ms)
             self._audit.write(
                 "publish-refused",
                 client=name,
@@ -135,6 +140,26 @@ class WillKeeper:
                 self._audit.count_accepted(name, it.topic, label)
                 taken(site, will, policy, site.now_ms)
         await self._forget(will)
+
+    # Its topic may have been forgotten since CONNECT. Then it labels it as any first publish does.
+    async def _judged(self, will: WillRecord, policy: Conn) -> Fired:
+        site = self._site
+        try:
+            decision = judge(site, will, policy, site.now_ms)
+            if (label := decision.label) is not None:
+                name = policy.who.client
+                row = TopicLabel(decision.topic, label, name, site.now_ms)
+                held = await self._store.commit([row])
+                self._index(held)
+                if held[0].fresh:
+                    said = {"client": name, "topic": row.topic, "label": label}
+                    self._audit.write("topic-labelled", **said, rule=decision.rule)
+                decision = judge(site, will, policy, site.now_ms)
+                if decision.label is not None:
+                    raise DeniedByRule("will: the topic could not be labelled", decision.rule)
+            return fire(site, will, decision, site.now_ms)
+        finally:
+            policy.close(site.now_ms)
 
     # Whether the broker took it. It may be away for long: the will is sealed anew for each try,
     # until its life is over.

@@ -33,16 +33,22 @@ class Fired(NamedTuple):
     life: int | None
 
 
-def judge(site: Site, will: WillRecord, policy: Conn, now_ms: int) -> Fired:
-    """The client is gone without DISCONNECT. Raises SealError when its will is not published."""
+def judge(site: Site, will: WillRecord, policy: Conn, now_ms: int) -> Decision:
+    """The client is gone without DISCONNECT. `label` of the decision: the topic has none any more,
+    and gets it first. Raises SealError when the will is not published.
+    """
     check_client(site, will)
-    opened = _opened(site, will)
-    decision = ask(policy, will, opened, now_ms)
-    if not decision.allow or decision.label is not None:
+    decision = ask(policy, will, _opened(site, will), now_ms)
+    if not decision.allow:
         raise DeniedByRule(f"will: {decision.reason}", decision.rule)
+    return decision
+
+
+def fire(site: Site, will: WillRecord, decision: Decision, now_ms: int) -> Fired:
+    """It does, by this decision."""
     # The time of firing goes into the TLV block (SPEC.md 3.4).
     items = {**items_put(decision.duties, {}), TLV_FIRED: (now_ms // 1000).to_bytes(4, "big")}
-    life = life_s(opened.life)
+    life = life_s(_opened(site, will).life)
     return Fired(decision.topic, items, lies_under(decision.duties), now_ms, life)
 
 

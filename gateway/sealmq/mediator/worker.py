@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -242,11 +243,13 @@ class WorkerEnd:
         loop.add_reader(self._hand, self._take)
 
     async def _built(
-        self, number: int, workers: int, inst: int, site: bytes, text: str,
+        self, number: int, workers: int, inst: int, site: bytes, text: str, order: list[str],
         snapshot: dict[str, Any], fresh: list[Any], kg_there: bool, blind_ms: int,
     ) -> Mediates:  # fmt: skip
         ring = _ring_of(site, inst, snapshot, fresh)
         config = loads(text, self._layout.config)
+        # Another one counts from the mediator's next start on, at all workers alike.
+        config = replace(config, policy=replace(config.policy, order=tuple(order)))
         begin = Begin(
             self._layout, config, ring, number, workers, self._broker, kg_there, blind_ms,
             self._chain,

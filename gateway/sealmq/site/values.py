@@ -98,8 +98,9 @@ def check_label(name: str, labels: Mapping[str, Label], key: str) -> None:
 def check_with(rule: Callable[[str], object], value: str, key: str) -> None:
     try:
         rule(value)
-    except SealError as error:
-        raise ConfigError(str(error), "SPEC.md, section 9", key=key) from None
+    except (SealError, UnicodeEncodeError) as error:  # the latter of a command's word
+        what = str(error) if isinstance(error, SealError) else f"{value!r} is not UTF-8"
+        raise ConfigError(what, "SPEC.md, section 9", key=key) from None
 
 
 # Longer than any port; int() itself refuses more than 4,300 digits.

@@ -259,6 +259,22 @@ def test_who_is_no_longer_named_or_gone_or_disabled_has_told_nothing() -> None:
     ), "no longer than is declared now"
 
 
+def test_what_clients_told_before_takes_nothing_from_another_source_of_that_name() -> None:
+    site = Scene(Probe("contract"))
+    site.tell("contract", BOB, "signed", valid_s=60)
+    was = f'source = "client"\nof = "subscriber"\nby = ["{HR}"]\nvalid = "1h"\n[attributes.coll'
+    text = TEXT.replace(was, 'source = "file"\npath = "/contract.toml"\n[attributes.coll') + ORDER
+    site.reload(text)
+    assert site.asks("contract", BOB) is None, "what clients told is not what the file says"
+    site.engine.take_attributes([Attribute("contract", BOB, "by file", site.now + HOUR)])
+    site.reload(text + "[limits]\ntopics = 7\n")
+    assert site.asks("contract", BOB) == "by file"
+    # The row is swept out of the store with a later command, and others come to have names anew.
+    site.commit([FamilyRecord("attributes", f"contract\x1f{BOB}", None)])
+    site.engine.noted({"somebody": 1})
+    assert site.asks("contract", BOB) == "by file"
+
+
 def test_what_another_bearer_of_a_name_has_told_or_was_told_of_is_void() -> None:
     for name in (HR, BOB, "alice"):
         site = Scene(Probe("contract"))

@@ -61,6 +61,10 @@ BROKEN = {
     ),
     "syntax": ("\nthis is wrong\n", "(families/syntax/__init__.py:2)"),
     "raising": ("x = {}\nx['boom']\n", "KeyError: 'boom' (families/raising/__init__.py:2)"),
+    "ending": (
+        "import sys\nsys.exit('done')\n",
+        "SystemExit: done (families/ending/__init__.py:2)",
+    ),
     "doctored": (
         whole("doctored", ", doctor=Ref('d')"),
         "`doctor` is Ref(where='d'), which is no Doctor",

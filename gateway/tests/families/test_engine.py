@@ -32,6 +32,7 @@ from sealmq.families.api import (
 from sealmq.families.attributes import Attribute
 from sealmq.families.duties import EXECUTED, exclude, items_put
 from sealmq.families.engine import Decision, Engine
+from sealmq.families.faults import BrokenFamily
 from sealmq.families.registry import load
 
 TOPIC = "machine/1/temperature"
@@ -160,6 +161,17 @@ def test_without_a_family_nothing_is_allowed() -> None:
 def test_a_family_stands_once_in_the_order() -> None:
     with pytest.raises(ValueError, match="once"):
         Engine([Fake(yes()), Fake(yes())])
+
+
+@pytest.mark.parametrize("reserved", ["engine", "engine.counts", "attributes", "feedback"])
+def test_no_family_has_a_name_under_which_the_engine_itself_is_asked_or_keeps_rows(
+    reserved: str,
+) -> None:
+    class Taking(Fake):
+        name = reserved
+
+    with pytest.raises(ValueError, match=reserved):
+        Engine([Taking(yes())])
 
 
 def boom(ask: Ask) -> Verdict:
@@ -397,6 +409,24 @@ def test_a_family_that_cannot_take_a_record_allows_nothing_more() -> None:
     assert "'fake' has failed at apply, KeyError" in site.engine.lost
 
 
+def test_a_family_that_cannot_tell_whose_rows_are_void_allows_nothing_and_ends_nothing() -> None:
+    class Lost(Fake):
+        def noted(self, since: Any) -> bool:
+            raise KeyError("since")
+
+        def bearers(self, since: Any, rows: Any) -> Any:
+            raise KeyError("rows")
+
+    site = Site(FACTORY, Lost(yes()))
+    assert site.publish(SENSOR, TOPIC).allow
+    assert site.engine.noted({SENSOR: 5}), "others may have something to do"
+    assert site.publish(SENSOR, TOPIC).rule == "engine.exception"
+    assert "'fake' has failed at noted, KeyError" in site.engine.lost
+    assert [fault[:2] for fault in site.faults] == [("fake", "noted")]
+    with pytest.raises(BrokenFamily, match="'fake' fails at bearers: KeyError"):
+        site.engine.bearers({SENSOR: 5}, list)
+
+
 def test_a_family_gets_its_own_rows_and_of_others_those_that_it_reads() -> None:
     class Reads(Fake):
         got: ClassVar[list[api.Record]] = []
@@ -432,7 +462,7 @@ def test_a_configuration_that_a_family_refuses_leaves_the_old_one() -> None:
     site = Site(FACTORY, Picky(yes()))
     assert site.publish(SENSOR, TOPIC).allow
     new = FACTORY.replace('temperature" = "m1-temp"', 'temperature" = "monitor"')
-    with pytest.raises(ValueError, match="not with me"):
+    with pytest.raises(BrokenFamily, match="'fake' fails at configure: ValueError: not with me"):
         site.reload(new.replace("[clients]", '[clients]\npicky = { label = "m1-temp" }'))
     assert site.publish(SENSOR, TOPIC).allow
     assert not site.publish("monitor", TOPIC).allow

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from families.factory import FACTORY, HEAD, Site
+from families.factory import FACTORY, HEAD, Site, config
 from sealmq.families.api import Record, ResetDone, TopicLabel, TopicReset
 from sealmq.families.labels.rules import RULES
+from sealmq.site.errors import ConfigError
 
 CLIENTS = {
     "m1-temp-sensor": {"machine/1/temperature"},
@@ -220,6 +221,22 @@ def test_topics_that_are_there_now_count_towards_a_limit_and_forgotten_ones_do_n
     assert not site.publish("m1-temp-sensor", "h").allow
 
 
+def test_what_could_not_be_labelled_counts_anew_when_it_comes_again() -> None:
+    """While the broker is away, or the disk full, no topic gets a label: what was said of each of
+    many topics then must not pass the limit later.
+    """
+    site = Site("[limits]\ntopics = 2\nlabel_topics = 9\n" + FACTORY)
+    conn = site.conn("m1-temp-sensor")
+    for topic in "abcd":
+        assert conn.publish(topic, 1, False, 10, site.now).label == "m1-temp"
+    assert [site.publish("m1-temp-sensor", t, qos=1).rule for t in "abcd"] == [
+        "labels.publish.same-label",
+        "labels.publish.same-label",
+        "labels.create.client-full",
+        "labels.create.client-full",
+    ]
+
+
 def test_a_new_client_of_a_removed_one_s_name_may_create_as_many_topics_as_any_other() -> None:
     site = Site("[limits]\ntopics = 2\nlabel_topics = 3\n" + FACTORY)
     name = "m1-temp-sensor"
@@ -354,3 +371,10 @@ def test_the_order_of_labels_may_change_live() -> None:
     assert site.deliver("a", "t", "b").allow
     site.reload(base + "a = []\nb = []\n")
     assert not site.deliver("a", "t", "b").allow
+
+
+def test_a_setting_that_nothing_would_read_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no settings") as refused:
+        config("[families.labels]\nstrict = true\n")
+    assert refused.value.key == "families.labels.strict"
+    assert config("[families.labels]\n").families == {"labels": {}}

@@ -14,6 +14,7 @@ from kg.test_kg_migrate import to_version_1
 from kg.test_kg_store import scan
 from sealmq.families.blinded import kg_part
 from sealmq.kg import kept, snapshot, whole
+from sealmq.kg import rows as in_store
 from sealmq.kg.core import Kg
 from sealmq.kg.errors import Bad, StoreBroken
 from sealmq.kg.store import KgStore
@@ -94,6 +95,8 @@ def test_what_cannot_be_kept_changes_nothing(blinded: Kg, monkeypatch: pytest.Mo
         blinded.keep("blinded", b"[customers.q]\nhs = 1\n")
     with pytest.raises(Bad, match="at most 2097152"):
         blinded.keep("blinded", b"#" * (kept.MOST_SAID + 1))
+    with pytest.raises(Bad, match="as JSON"):
+        blinded.keep("blinded", TEXT.encode() + ("# " + "é" * 800_000).encode())
     for family in ("labels", "nothing"):
         with pytest.raises(Bad, match="keeps anything"):
             blinded.keep(family, b"")
@@ -106,6 +109,44 @@ def test_what_cannot_be_kept_changes_nothing(blinded: Kg, monkeypatch: pytest.Mo
     monkeypatch.undo()
     assert (blinded.kseq(), told(blinded)) == before
     assert blinded.kept("blinded").decode() == TEXT
+
+
+def test_a_policy_under_which_mediators_could_not_be_told_is_refused(
+    blinded: Kg, site: MadeSite
+) -> None:
+    """Else no mediator got any keys from then on, and no revocation counted."""
+    atoms = " & ".join(f"a{n} = 1" for n in range(32))
+    blinded.keep("blinded", TEXT.encode() + f'[customers.monitor]\nhas = ["{atoms}"]\n'.encode())
+    before = told(blinded)
+    in_force = site.config
+    settings = '[families.blinded]\nencoding = "paper"\ndecoys = 1.0\n'
+    site.layout.config.write_text(site.layout.config.read_text() + settings)
+    with pytest.raises(Bad, match="places of one conjunction are too many"):
+        blinded.apply(site.config)
+    assert blinded.config == in_force
+    assert told(blinded) == before
+    blinded.rekey(["monitor"], 0, False)
+    assert blinded.snapshot()["kseq"] == blinded.kseq()
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["taken out", "broken"])
+def test_a_family_that_is_out_of_the_order_and_not_there_keeps_nobody_in(
+    kg: Kg, site: MadeSite, store: KgStore, broken: bool
+) -> None:
+    family = "blinded" if broken else "gone"
+    with store.transaction() as tx:
+        in_store.keep(tx, store.vault, family, b"no JSON")
+    line = next(line for line in site.layout.config.read_text().splitlines() if PANEL in line)
+    site.edit(line + "\n", "")
+    done = kg.apply(site.config)
+    assert [note for note in done.notes if note.startswith(family)] == [
+        f"{family} is not in [policy] order and cannot be asked: what it keeps of clients that are "
+        "gone stays, so mend it before their names are given to others"
+    ]
+    (row,) = (one for one in kg.clients() if one["name"] == PANEL)
+    assert row["removed"]
+    with store.transaction() as tx:
+        assert in_store.kept(tx, store.vault, family) == b"no JSON"
 
 
 def test_who_leaves_is_told_of_no_more_and_sealed_grants_follow_what_is_kept(
@@ -176,6 +217,25 @@ def test_a_row_of_another_family_does_not_open(blinded: Kg, site: MadeSite, stor
         whole.check(tx, store.vault)
 
 
+@pytest.mark.parametrize("by", ["keep", "rekey"])
+def test_whoever_an_edit_has_taken_out_leaves_nothing_whichever_command_comes_first(
+    blinded: Kg, site: MadeSite, store: KgStore, by: str
+) -> None:
+    """While the site is down a command opens the store with sealmq.toml as it stands."""
+    blinded.keep("blinded", TEXT.encode())
+    line = next(line for line in site.layout.config.read_text().splitlines() if PANEL in line)
+    site.edit(line + "\n", "")
+    late = Kg(store, site.config)
+    if by == "keep":
+        late.keep("blinded", TEXT.encode() + b"# more\n")
+    else:
+        late.rekey(["monitor"], 0, False)
+    site.edit("[clients]\n", f"[clients]\n{line}\n")
+    late.apply(site.config)
+    assert PANEL not in late.kept("blinded").decode()
+    assert not any(key.endswith(PANEL) for key in told(late))
+
+
 @pytest.mark.parametrize("order", [WITH, ORDER], ids=["in force", "out of the order meanwhile"])
 def test_who_bears_a_name_anew_has_nothing_of_the_one_before(
     blinded: Kg, site: MadeSite, order: str
@@ -198,3 +258,23 @@ def test_who_bears_a_name_anew_has_nothing_of_the_one_before(
     assert not any(key.endswith(PANEL) for key in told(blinded))
     assert f"e/{A_X}" not in told(blinded)
     assert f"e/{B_Q1}" in told(blinded)
+
+
+def test_a_start_encodes_nothing_before_a_mediator_asks(
+    blinded: Kg, site: MadeSite, store: KgStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many customers that takes so long that mediators would begin without it."""
+    blinded.keep("blinded", TEXT.encode())
+    asked: list[str] = []
+    rows_of = kg_part.rows
+
+    def counting(config: Any, kept: bytes) -> Any:
+        asked.append("")
+        return rows_of(config, kept)
+
+    monkeypatch.setattr(kg_part, "rows", counting)
+    late = Kg(store, site.config)
+    late.apply(site.config)
+    assert asked == []
+    assert told(late)
+    assert asked == [""]

@@ -139,6 +139,30 @@ def test_a_source_that_fails_is_said_and_what_it_said_before_is_not_taken_back(
     assert "attribute contract: its source is there again" in caplog.text
 
 
+def test_sources_whose_disk_hangs_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many: a right that ends in another file ends."""
+    monkeypatch.setattr(attribute_sources, "FIRST_S", 0.01)
+    back = threading.Event()
+
+    class Hangs(Fake):
+        def look(self) -> Rows | None:
+            back.wait()
+            return None
+
+    async def story(it: Scene) -> None:
+        hanging = [f"remote{n}" for n in range(32)]
+        it.fakes |= {name: Hangs() for name in hanging}
+        fake = it.fakes["contract"] = Fake()
+        fake.says = {"bob": BOB}
+        try:
+            await it.sources.take(dict.fromkeys((*hanging, "contract"), CONTRACT))
+            assert await it.says("contract", {}) == [BOB._replace(value=None, until=0)]
+        finally:
+            back.set()
+
+    run(story)
+
+
 def test_each_change_of_a_value_stands_in_the_audit_log_and_each_failure_of_its_source() -> None:
     site = EVE._replace(subject="", value="früh\n", until=7)
 

@@ -626,7 +626,9 @@ def test_a_birth_does_not_come_back_over_a_will_that_fired_after_it(
 
             control: Any = SimpleNamespace(losses=0)
             nobody: Any = None
-            keeper = willkeeper.WillKeeper(site, store, nobody, w.journal, control, publish, nobody)
+            keeper = willkeeper.WillKeeper(
+                site, store, nobody, w.journal, control, publish, nobody, nobody
+            )
             will: Any = SimpleNamespace(qos=qos, retain=True, client=1, gen=1, boot=1, ctr=2)
             fired: Any = SimpleNamespace(topic="t", at_ms=1)
             firing = asyncio.create_task(keeper._deliver(will, fired))

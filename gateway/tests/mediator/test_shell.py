@@ -16,7 +16,9 @@ from links_scene import Peer, Scripted, played, real_amqtt, real_mosquitto, so
 from mediator_world import SENSOR, SIBLING
 from sealmq.broker.promises import BrokerTakes
 from sealmq.families.conn import Conn
+from sealmq.families.records import TopicLabel, TopicReset
 from sealmq.mediator import mediator as mediator_module
+from sealmq.mediator import willkeeper
 from sealmq.mediator.clock import Clock
 from sealmq.mediator.core import effects as fx
 from sealmq.mediator.core.control import Control
@@ -29,6 +31,7 @@ from sealmq.mediator.events import Events, MissingExecutor
 from sealmq.mediator.links import OwnLink, end_session
 from sealmq.mediator.server import Channel
 from sealmq.mqtt import Connack, Packet, Puback, Publish, Pubrel, build
+from sealmq.store import StoreUnavailable
 from shell_scene import Client, Worker, worker
 
 Story = Callable[[Worker], Awaitable[None]]
@@ -179,6 +182,42 @@ def test_a_will_comes_after_what_its_client_published_before(tmp_path: Path) -> 
             sensor.publish(b"%d" % n, 1, n + 1)
         sensor.hang_up()
         await hears(sibling, *(b"%d" % n for n in range(20)), b"gone")
+
+    told(tmp_path, story)
+
+
+def test_a_will_on_a_topic_that_was_forgotten_meanwhile_labels_it_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As any publish does; it comes, though the store fails the first time."""
+    monkeypatch.setattr(willkeeper, "GRACE_S", 0.01)
+
+    async def story(made: Worker) -> None:
+        sensor, sibling = Client(made, SENSOR, "s"), await made.client(SIBLING)
+        made.clients.append(sensor)
+        await sensor.connect(will=sensor.will(b"gone"))
+        await sibling.subscribe("machine/#", 1)
+        policy = made.mediator.policy
+        await policy.commit([TopicReset(TOPIC)])
+        engine = made.mediator.site.engine
+        topic = engine.connection(engine.who("sensor", SENSOR))
+        assert topic.publish(TOPIC, 1, False, 1, 1).label == "low"
+        store: Any = made.mediator._wills._store
+        commit = store.commit
+        failed: list[Any] = []
+
+        async def fails_once(records: Any, *words: Any) -> Any:
+            if isinstance(records[0], TopicLabel) and not failed:
+                failed.append(records)
+                raise StoreUnavailable("database is locked")
+            return await commit(records, *words)
+
+        store.commit = fails_once
+        sensor.cut()
+        await hears(sibling, b"gone")
+        assert len(failed) == 1
+        got = topic.publish(TOPIC, 1, False, 1, 1)
+        assert (got.allow, got.label, got.rule) == (True, None, "labels.publish.same-label")
 
     told(tmp_path, story)
 

@@ -873,6 +873,15 @@ def test_a_topic_is_relabelled_while_the_site_is_down(
     assert site.layout.config.read_text() == before
 
 
+def test_a_word_that_is_no_text_is_no_topic(
+    site: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = site.layout.config.read_bytes()
+    assert main(["topic", "relabel", str(site.layout.root), "a/\udcff", "m1-temp"]) == 1
+    assert "is not UTF-8" in capsys.readouterr().err
+    assert site.layout.config.read_bytes() == before
+
+
 def test_client_list(site: MadeSite, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     site.edit('m2-arm-operator = { label = "m2-arm"', 'late-one = { label = "none"')

@@ -143,7 +143,7 @@ class Verb:
         found = []
         for when, side in self._sides.items():
             grants = side.covering_some(ask.who, path)
-            if grants and when.met(ask):
+            if grants and when.met_for(ask, (name for one in grants for name in senders(one))):
                 found += grants
         return found
 

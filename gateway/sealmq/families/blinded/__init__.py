@@ -1,6 +1,6 @@
 """Blinded: policies that mediators enforce and cannot read, after Zhang and others."""
 
-from ..manifest import AuditField, Bench, Doctor, Manifest, Policy, Puts, Ref
+from ..manifest import AuditField, Bench, Doctor, Lost, Manifest, Policy, Puts, Ref
 
 MANIFEST = Manifest(
     name="blinded",
@@ -33,6 +33,14 @@ MANIFEST = Manifest(
         "blinded.subscribe.stranger": "sealmq blinded grant SITE --customer NAME --has ...",
         "blinded.subscribe.shared": "subscribe without $share",
     },
+    # The key generator keeps it, whose store is of then after a restore.
+    lost=Lost(
+        what="",
+        mend="",
+        decided="customers, event grants and policies of blinded events that were revoked",
+        look="who has which attributes, and event grants",
+        by="sealmq blinded show {site}",
+    ),
     audit=(AuditField("policy_id", "The policy id under which it was published.", 16),),
     bench=Bench(command=Ref("cli.bench"), whole=Ref("bench.whole")),
     doctor=Doctor(

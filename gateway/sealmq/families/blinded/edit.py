@@ -4,13 +4,13 @@ be taken says the key generator's part, as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
 import tomlkit
 
 from .coded import below
-from .plain import BadPlain, Plain, read
+from .plain import BadPlain, Granted, Plain, read
 
 
 def grant(text: str, customer: str, has: Sequence[str], wants: Sequence[str] | None) -> str:
@@ -49,21 +49,37 @@ def revoke(text: str, what: str, name: str) -> str:
     """`what`: customer, event (its id), policy or type."""
     doc = _doc(text)
     if what == "event":
-        events = doc.get("events", [])
-        left = [row for row in events if row.get("id") != name]
-        if len(left) == len(events):
+        if not _drop_events(doc, lambda row: row.get("id") == name):
             raise BadPlain("events", f"there is no event grant {name}", "sealmq blinded show SITE")
-        del doc["events"]
-        if left:
-            doc["events"] = tomlkit.aot()
-            for row in left:
-                cast(Any, doc["events"]).append(row)
         return doc.as_string()
     table = {"customer": "customers", "policy": "policies", "type": "types"}[what]
     if name not in doc.get(table, {}):
         raise BadPlain(table, f"there is no {what} {name}", "sealmq blinded show SITE")
     del cast(MutableMapping[str, Any], doc[table])[name]
     return doc.as_string()
+
+
+def leave(text: str, names: Collection[str]) -> str:
+    """Without these customers, and without event grants of theirs."""
+    doc = _doc(text)
+    _drop_events(doc, lambda row: row.get("client") in names)
+    customers = cast(MutableMapping[str, Any], doc.get("customers", {}))
+    for name in [name for name in customers if name in names]:
+        del customers[name]
+    return doc.as_string()
+
+
+def _drop_events(doc: tomlkit.TOMLDocument, gone: Callable[[Mapping[str, Any]], bool]) -> bool:
+    events = doc.get("events", [])
+    left = [row for row in events if not gone(row)]
+    if len(left) == len(events):
+        return False
+    del doc["events"]
+    if left:
+        doc["events"] = tomlkit.aot()
+        for row in left:
+            cast(Any, doc["events"]).append(row)
+    return True
 
 
 def change(text: str, said: Mapping[str, Any]) -> str:
@@ -105,12 +121,15 @@ def _doc(text: str) -> tomlkit.TOMLDocument:
     return tomlkit.parse(text)
 
 
+def covering(made: Plain, topic: str) -> list[Granted]:
+    """The event grants that are good for a topic."""
+    return [
+        one
+        for one in made.events
+        if below(topic, one.topic) and not any(below(topic, but) for but in made.but(one))
+    ]
+
+
 def granted(made: Plain, client: str, topic: str) -> list[str]:
     """Policy ids under which a client may publish there."""
-    return [
-        one.id
-        for one in made.events
-        if one.client == client
-        and below(topic, one.topic)
-        and not any(below(topic, but) for but in made.but(one))
-    ]
+    return [one.id for one in covering(made, topic) if one.client == client]

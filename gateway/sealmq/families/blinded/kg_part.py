@@ -23,6 +23,10 @@ MOST_FILTERS = 262_144
 """Of all that mediators are told, who get these 64 MiB at each change: for 10,000 customers 13
 kinds of events with one conjunction on each side.
 """
+MOST_BENEATH = 262_144
+"""Prefixes with a type or a policy of their own below topics of event grants, once for each grant:
+it does not cover them, and mediators are told which they are.
+"""
 _EPOCH = 16
 
 Draw = Callable[[int], bytes]
@@ -43,16 +47,11 @@ class Kept:
 
 def take(config: Policy, kept: bytes, said: bytes, draw: Draw) -> bytes:
     """Another text from now on. FamilyConfigError: it cannot be, and nothing changes."""
-    before = _load(kept)
-    made = Kept(draw(32) if before is None else before.root)
     try:
-        made.text = said.decode()
-        read = plain.read(made.text)
+        text = said.decode()
+        read = plain.read(text)
         _check_size(read)
-        had = {} if before is None else before.epochs
-        for name, what in _scopes(made.root, read):
-            epoch = had.get(name)
-            made.epochs[name] = (draw(_EPOCH), what) if epoch is None or epoch[1] != what else epoch
+        made = _drawn(_load(kept), text, read, draw)
         size: dict[str, int] = {}
         for key, row in _rows(settings.read(config), made, read, read.customers):
             customer = key.rpartition("/")[2]
@@ -69,8 +68,18 @@ def take(config: Policy, kept: bytes, said: bytes, draw: Draw) -> bytes:
     except BadPlain as error:
         raise FamilyConfigError(error.key, error.what, error.hint) from None
     except scoped.TooFull as error:
-        raise FamilyConfigError("policies", str(error), "shorter conjunctions") from None
+        raise _too_full(error) from None
     return _dump(made)
+
+
+def _drawn(before: Kept | None, text: str, read: Plain, draw: Draw) -> Kept:
+    """The text with its epochs, new ones for what has changed."""
+    made = Kept(draw(32) if before is None else before.root, text)
+    had = {} if before is None else before.epochs
+    for name, what in _scopes(made.root, read):
+        epoch = had.get(name)
+        made.epochs[name] = (draw(_EPOCH), what) if epoch is None or epoch[1] != what else epoch
+    return made
 
 
 def shown(kept: bytes) -> bytes:
@@ -84,14 +93,12 @@ def left(config: Policy, kept: bytes, names: Collection[str], draw: Draw) -> byt
     held = _load(kept)
     if held is None:
         return kept
-    read, text = plain.read(held.text), held.text
-    for event in read.events:
-        if event.client in names:
-            text = edit.revoke(text, "event", event.id)
-    for name in read.customers:
-        if name in names:
-            text = edit.revoke(text, "customer", name)
-    return kept if text == held.text else take(config, kept, text.encode(), draw)
+    read = plain.read(held.text)
+    if not any(name in names for name in (*read.customers, *(e.client for e in read.events))):
+        return kept
+    # It is less than what fitted: whether that fits, too, nobody who leaves must wait for.
+    text = edit.leave(held.text, names)
+    return _dump(_drawn(held, text, plain.read(text), draw))
 
 
 def grants(config: Policy, kept: bytes) -> Mapping[str, Collection[str]]:
@@ -114,12 +121,20 @@ def grants(config: Policy, kept: bytes) -> Mapping[str, Collection[str]]:
 
 
 def rows(config: Policy, kept: bytes) -> Iterable[tuple[str, bytes]]:
-    """What mediators are told (coded.py)."""
+    """What mediators are told (coded.py). FamilyConfigError: it does not fit these settings."""
     held = _load(kept)
     if held is None:
         return ()
     read = plain.read(held.text)
-    return list(_rows(settings.read(config), held, read, _there(config, read)))
+    try:
+        return list(_rows(settings.read(config), held, read, _there(config, read)))
+    except scoped.TooFull as error:
+        raise _too_full(error) from None
+
+
+def _too_full(error: scoped.TooFull) -> FamilyConfigError:
+    hint = "shorter conjunctions; of the paper's encoding, fewer decoys or places"
+    return FamilyConfigError("policies", str(error), hint)
 
 
 # --- encoding ------------------------------------------------------------------------------------
@@ -156,6 +171,14 @@ def _check_size(read: Plain) -> None:
             f"{len(kinds)} kinds of events and {len(customers)} customers have {count} filters; "
             f"{MOST_FILTERS} fit",
             "fewer policies, types and session attributes, or fewer customers",
+        )
+    beneath = sum(len(range(*read.beneath(event))) for event in read.events)
+    if beneath > MOST_BENEATH:
+        raise BadPlain(
+            "events",
+            f"types and policies below the topics of {len(read.events)} event grants make "
+            f"{beneath} exceptions; {MOST_BENEATH} fit",
+            "grants for the topics below, or fewer types and policies there",
         )
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,7 @@ class BadPlain(ValueError):
     """What is written cannot be taken. `key`: where."""
 
     def __init__(self, key: str, what: str, hint: str = "") -> None:
-        super().__init__(f"{key}: {what}")
+        super().__init__(f"{key}: {what}" if key else what)
         self.key, self.what, self.hint = key, what, hint
 
 
@@ -107,9 +108,13 @@ class Plain:
 
     def but(self, event: Granted) -> tuple[str, ...]:
         """Prefixes below its topic that have a type or a policy of their own."""
-        at = bisect_left(self.prefixes, event.topic + "/")
-        end = bisect_left(self.prefixes, event.topic + "0")  # 0 comes next after /
+        at, end = self.beneath(event)
         return self.prefixes[at:end]
+
+    def beneath(self, event: Granted) -> tuple[int, int]:
+        """Where these are among the prefixes: from, and up to."""
+        at = bisect_left(self.prefixes, event.topic + "/")
+        return at, bisect_left(self.prefixes, event.topic + "0")  # 0 comes next after /
 
     def is_(self, kind: Kind) -> tuple[Have, ...]:
         """What events of the kind have: those of the type, and of the session. A value of the
@@ -149,7 +154,7 @@ def read(text: str) -> Plain:
     """BadPlain: the first thing that is wrong."""
     try:
         doc = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # int() takes 4,300 digits at most
         raise BadPlain("", f"this is no TOML: {error}") from None
     _only(doc, "", ("customers", "types", "policies", "events"))
     customers = {}
@@ -201,10 +206,8 @@ def _events(rows: Any) -> Iterable[Granted]:
 
 
 def _check_events(made: Plain) -> None:
-    ids = [event.id for event in made.events]
-    twice = (
-        next((one for one in ids if ids.count(one) > 1), None) if len(set(ids)) < len(ids) else None
-    )
+    ids = Counter(event.id for event in made.events)
+    twice = next((one for one, count in ids.items() if count > 1), None)
     if twice:
         raise BadPlain("events", f"the policy id {twice} stands twice", "each grant has its own")
     for event in made.events:

@@ -42,7 +42,8 @@ class Simulation:
 
     def take(self, text: str) -> None:
         """What operators have written, from now on."""
-        self._kept = kg_part.take(self._config, self._kept, text.encode(), self._draw)
+        raw = text.encode("utf-8", "surrogatepass")  # JSON has what no text has
+        self._kept = kg_part.take(self._config, self._kept, raw, self._draw)
         self.text = text
         rows = dict(kg_part.rows(self._config, self._kept))
         self._engine.take_told({settings.NAME: rows})

@@ -31,10 +31,11 @@ RECEIVE, PUBLISH = "receive", "publish"
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
 _VALUE = r'"(?:[^"\\]|\\.)*"|[^\s&{}|,"=<>!]+'
+# White space is given back nowhere (`*+`): a long run of it would else be tried over and over.
 _ATOM = re.compile(
-    rf"\s*(?P<name>{_NAME})\s*(?:(?P<op>!=|<=|>=|=|<|>)\s*(?P<value>{_VALUE})"
-    rf"|\s+in\s+(?P<low>-?\d+)\.\.(?P<high>-?\d+)"
-    rf"|\s+in\s+\{{(?P<set>[^{{}}]*)\}})\s*(?P<end>&|\Z)"
+    rf"\s*+(?P<name>{_NAME})(?:\s*+(?P<op>!=|<=|>=|=|<|>)\s*+(?P<value>{_VALUE})"
+    rf"|\s++in\s++(?P<low>-?[0-9]{{1,64}})\.\.(?P<high>-?[0-9]{{1,64}})"
+    rf"|\s++in\s++\{{(?P<set>[^{{}}]*)\}})\s*+(?P<end>&|\Z)"
 )
 _ITEM = re.compile(rf"\s*({_VALUE})\s*(,|\Z)")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})\Z")

@@ -22,6 +22,7 @@ from ..api import (
     Dep,
     Duties,
     Family,
+    FamilyConfigError,
     LabelTopic,
     Policy,
     Record,
@@ -71,6 +72,10 @@ class Labels(Family):
     # State
 
     def configure(self, config: Policy) -> Change:
+        for key in config.families.get(self.name, {}):
+            # Nothing would read it, and whoever wrote it believes that it protects.
+            hint = "[labels], [topics] and [[creation]] say who reads and publishes what"
+            raise FamilyConfigError(key, "labels have no settings of their own", hint)
         deps: list[Dep] = [("topic", topic) for topic in self._topics.configure(config)]
         creation = [(r.filter, tuple(r.labels), tuple(r.clients)) for r in config.creation]
         if creation != self._creation:

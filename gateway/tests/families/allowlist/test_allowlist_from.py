@@ -146,3 +146,23 @@ def test_explain_names_the_senders() -> None:
     (line,) = [line for line in lines if line.startswith("allowlist.")]
     assert line.startswith("allowlist.deliver.other-sender: No rule lets the client read what this")
     assert len(lines) == len(set(lines))
+
+
+def test_what_others_send_uses_up_nothing_of_a_count_that_a_rule_has_for_some_senders() -> None:
+    count = '[attributes.got]\nsource = "count"\nof = "subscriber"\nwindow = "1h"\n'
+    few = READ + from_(ONE, THREE) + 'when = { attribute = "got", below = 2 }\n'
+    site = Ruled(few, READ + from_(TWO), text=FACTORY + count)
+
+    def gets(sender: str) -> bool:
+        conn = site.conn(MONITOR)
+        got = conn.for_sender(site.read(MONITOR, TEMP), sender)
+        if got.allow:
+            conn.delivered(got, site.now)
+        return got.allow
+
+    assert [gets(TWO) for _ in range(5)] == [True] * 5
+    assert [gets(ONE), gets(THREE), gets(ONE)] == [True, True, False]
+    assert gets(TWO)
+    assert not gets(THREE)
+    site.now += 3_600_000
+    assert [gets(THREE), gets(TWO), gets(ONE), gets(ONE)] == [True, True, True, False]

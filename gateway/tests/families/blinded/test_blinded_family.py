@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
+import tomlkit
 
 from families.blinded.blinded_site import (
     A_X,
@@ -345,6 +347,40 @@ def test_more_than_mediators_are_told_is_refused_before_it_is_encoded(
     monkeypatch.setattr(kg_part, "_scopes", never)
     with pytest.raises(FamilyConfigError, match="14 kinds of events and 10000 customers"):
         kg_part.take(config(), b"", text.encode(), random.Random(1).randbytes)
+    # Each grant of a topic would be told with all prefixes below: 2 MiB of text made gigabytes.
+    text = '[policies.t]\nlet = ["a = 1"]\n'
+    text += "".join(f'[types."t/{n}"]\nhas = ["a = 1"]\n' for n in range(600))
+    for n in range(500):
+        text += f'[[events]]\nid = "{n:016x}"\nclient = "j"\ntopic = "t"\n'
+    with pytest.raises(FamilyConfigError, match="500 event grants make 300000 exceptions"):
+        kg_part.take(config(), b"", text.encode(), random.Random(1).randbytes)
+
+
+def test_a_publisher_with_many_event_grants_leaves_with_one_look_at_the_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The key generator does nothing else meanwhile; and nobody who leaves is asked what fits."""
+    more = "".join(
+        f'[[events]]\nid = "{n:016x}"\nclient = "jingfang"\ntopic = "stream/b/n{n}"\n'
+        for n in range(50)
+    )
+    other = more.replace("jingfang", "Y").replace("/n", "/y").replace('id = "0', 'id = "1')
+    site = Streaming(kept=KEPT + more + other)
+    parse, parsed = tomlkit.parse, []
+
+    def counting(text: str) -> Any:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(tomlkit, "parse", counting)
+    monkeypatch.setattr(kg_part, "MOST_BYTES", 1)
+    left = kg_part.left(site.config, site.kept, {"jingfang", "X"}, site.draw.randbytes)
+    assert len(parsed) == 1
+    read = plain.read(kg_part.shown(left).decode())
+    assert {event.client for event in read.events} == {"Y"}
+    assert len(read.events) == 50
+    assert set(read.customers) == {"Y", "biller", "miner"}
+    assert kg_part.left(site.config, left, {"jingfang", "X"}, site.draw.randbytes) == left
 
 
 def test_who_is_no_client_or_disabled_is_told_of_to_nobody() -> None:

@@ -26,11 +26,21 @@ def test_a_conjunction_has_one_canonical_text(text: str, canonical: list[str]) -
     "text",
     ["", " ", "a", "a =", "a = 1 &", "& a = 1", "a = 1 b = 2", "a < x", "a <= 01", "a in 9..1",
      "a in {}", "a in {x,}", "a = x & ", "1a = 2", 'a = "x', 'a = "\\ud800"', "a in -0..3x",
+     f"a in 1..{'9' * 5000}", "a in \u0663..\u0667",
      f"a = {'x' * 257}", " & ".join(f"n{n} = 1" for n in range(33))],
 )  # fmt: skip
 def test_what_is_no_conjunction_is_refused(text: str) -> None:
     with pytest.raises(BadWords):
         words.conjunction(text)
+
+
+def test_a_long_run_of_white_space_is_gone_through_once() -> None:
+    """As much as an operator may put: tried over and over it took the key generator hours."""
+    many = " " * (1 << 21)
+    assert len(words.conjunction(f"a{many}in{many}1..2{many}&{many}b{many}={many}c{many}")) == 2
+    for text in (f"a{many}x", f"a{many}in{many}x", f"a{many}={many}b{many}c", f"a in {{x{many}y}}"):
+        with pytest.raises(BadWords):
+            words.conjunction(text)
 
 
 @pytest.mark.parametrize("texts", [[], "", [""], None, [1], 7, ["a = 1", ""]])
@@ -92,6 +102,7 @@ def test_the_longest_prefix_counts_and_leaves_out_longer_ones() -> None:
         (EVENT % ("01", "heat") + 'session = ["a = 1", "a = 2"]\n', "events.0.session"),
         ("[[oops]]\n", "oops"),
         ("]", ""),
+        (f"x = {'9' * 5000}\n", ""),
     ],
 )
 def test_what_is_wrong_is_named_by_its_key(more: str, key: str) -> None:

@@ -105,6 +105,8 @@ class StandIn:
             return str(self.begin.number)
         if verb == "begun":
             return f"{self.begin.ring.kseq} {self.begin.config.policy.enforce}"
+        if verb == "order":
+            return " ".join(self.begin.config.policy.order)
         if verb == "inst":
             return str(self.begin.ring.inst)
         if verb == "row":

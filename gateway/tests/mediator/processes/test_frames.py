@@ -12,6 +12,7 @@ import pytest
 from sealmq.families.records import FamilyRecord, TopicLabel
 from sealmq.kglink import KgDenied
 from sealmq.mediator.frames import RECORDS, BadFrame, Gone, Peer, pack, unpack
+from sealmq.site.errors import SiteError
 from sealmq.store import KeptSub, KeptSubs, SessionMark, StoreUnavailable, WillRecord
 
 SAMPLES = (
@@ -67,23 +68,29 @@ async def pair(one: dict[str, Any], two: dict[str, Any]) -> tuple[Peer, Peer, li
     return *peers, [asyncio.ensure_future(peer.run()) for peer in peers]
 
 
-def test_errors_of_store_and_key_generator_come_as_what_they_are() -> None:
+def test_errors_of_store_key_generator_and_site_come_as_what_they_are() -> None:
     def store() -> None:
         raise StoreUnavailable("full", "make room")
 
     async def kg() -> None:
         raise KgDenied("no")
 
+    def site() -> None:
+        raise SiteError("not taken over", "take it back")
+
     def defect() -> None:
         raise KeyError("a secret")
 
     async def story() -> None:
-        one, two, _ = await pair({}, {"store": store, "kg": kg, "defect": defect})
+        one, two, _ = await pair({}, {"store": store, "kg": kg, "site": site, "defect": defect})
         with pytest.raises(StoreUnavailable, match="full") as caught:
             await one.call("store")
         assert caught.value.hint == "make room"
         with pytest.raises(KgDenied, match="no"):
             await one.call("kg")
+        with pytest.raises(SiteError, match="not taken over") as wrong:
+            await one.call("site")
+        assert wrong.value.hint == "take it back"
         with pytest.raises(StoreUnavailable) as other:
             await one.call("defect")
         assert "secret" not in str(other.value)

@@ -210,7 +210,7 @@ class _Site:
             from sealmq.kg.local import opened
 
             with opened(self.layout, self.config, self._key_file) as kg:
-                return kg.keep(self._family, text.encode())
+                return kg.keep(self._family, text.encode("utf-8", "surrogatepass"))
 
         return keygen.ask(self.layout, lambda kg: kg.keep(self._family, text), alone)
 
@@ -307,17 +307,22 @@ def _read(path: str) -> str:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    from .. import bloom, kg_part, plain
+    from .. import bloom, edit, kg_part, plain
     from ..coded import EVENT, read_event
     from ..family import match
 
     site = _Site(args)
     text = _told(site)
     made = plain.read(text)
-    ids = [args.id] if args.id else sorted(_covering(made, args.topic))
+    ids = sorted(one.id for one in edit.covering(made, args.topic))
+    if args.id is not None:
+        ids = [one for one in ids if one == args.id]
     events = {one.id: one for one in made.events}
-    if not ids or ids[0] not in events:
-        raise OperatorError("there is no such event grant", hint=f"sealmq blinded show {args.site}")
+    if not ids:
+        what = "there is no such event grant"
+        if args.id in events:
+            what = f"the event grant {args.id} is not for {args.topic}"
+        raise OperatorError(what, hint=f"sealmq blinded show {args.site}")
     rows = dict(kg_part.rows(site.config, kg_part.take(
         site.config, b"", text.encode(), secrets.token_bytes)))  # fmt: skip
     answers = []
@@ -325,10 +330,11 @@ def _explain(args: argparse.Namespace) -> int:
         event = events[ident]
         kind = made.kind(event)
         let, wanted = match(rows, read_event(rows[EVENT + ident]).kind, args.client)
+        above = _above(site.config, args.client, event.client)
         answers.append({
             "policy_id": ident, "publisher": event.client, "policy": kind.policy,
             "type": kind.type, "session": dict(event.session), "let": let, "wanted": wanted,
-            "receives": let and wanted, "sealed": event.sealed,
+            "label": above, "receives": let and wanted and above, "sealed": event.sealed,
         })  # fmt: skip
     if args.json:
         print(json.dumps({
@@ -346,6 +352,7 @@ def _explain(args: argparse.Namespace) -> int:
                 f"{'lets' if one['let'] else 'does not let'} the client have it"
             )
             print(f"  the client's own policy {'takes' if one['wanted'] else 'does not take'} it")
+            print(f"  its label is {'' if one['label'] else 'not '}at or above the publisher's")
         print(
             "an attribute that is not there is taken for one with less than "
             f"{bloom.foreign(bloom.MOST_ONES):.0e}"
@@ -353,14 +360,16 @@ def _explain(args: argparse.Namespace) -> int:
     return OK if any(one["receives"] for one in answers) else FAILED
 
 
-def _covering(made: Any, topic: str) -> set[str]:
-    from .. import edit
-
-    return {i for event in made.events for i in edit.granted(made, event.client, topic)}
+# Labels come first in every order: what they do not let somebody read nobody gets.
+def _above(config: Any, reader: str, publisher: str) -> bool:
+    there = config.clients
+    both = reader in there and publisher in there
+    return both and config.dominates(there[reader].label, there[publisher].label)
 
 
 def _simulate(args: argparse.Namespace) -> int:
     from sealmq.cli.policy_view import View
+    from sealmq.plain import plain
 
     from ...api import FamilyConfigError
     from ..simulate import BadLine, Simulation
@@ -386,9 +395,10 @@ def _simulate(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps(answer))
         elif "refused" in answer:
-            print(f"{answer.get('topic', answer.get('client'))}: refused, {answer['reason']}")
+            who = answer.get("topic", answer.get("client"))
+            print(plain(f"{who}: refused, {answer['reason']}"))
         else:
-            print(f"{answer['topic']}: {', '.join(answer['receivers']) or 'nobody'}")
+            print(plain(f"{answer['topic']}: {', '.join(answer['receivers']) or 'nobody'}"))
     return OK
 
 
