@@ -79,8 +79,6 @@ class Provisioned(Link):
         self._since = 0
         self._asking = False  # for roots, over the session
         self.reader: "Any" = None  # see _reads
-        # Where the mediator may be (finding.py), if the enrolment says that it is to be looked for.
-        self._places: "Any" = None
         make(CCM, bytes(32))  # loads the usual suite's code now, not while connecting
 
     def _enrol(self) -> None:

@@ -44,6 +44,13 @@ class Socket(socket.socket):
             done += n
         return done
 
+    def recv(self, n: int, flags: int = 0) -> bytes:
+        """What is there, at most n bytes."""
+        try:
+            return super().recv(n, flags)
+        except TimeoutError as error:
+            raise OSError(errno.ETIMEDOUT) from error
+
     def write(self, buf: Any, at: int = 0, n: int | None = None) -> int | None:
         """Sends buf[at:at+n]; how much of it went out, None: nothing yet."""
         view = memoryview(buf)[at:]
