@@ -7,8 +7,10 @@ from sealmq_spec.const import CLEAR, LIFE_FOREVER, RETAINED
 from sealmq_spec.envelope import publish_overhead
 from sealmq_spec.errors import (
     Misuse,
+    RateLimited,
     SealError,
     TooLarge,
+    Unavailable,
     WrongEpoch,
     from_notice,
 )
@@ -73,6 +75,10 @@ class Client(Incoming):
             try:
                 yield from subscribing(self, filt, self._subscribed[filt])
             except SealError as error:
+                # What passes, and what no notice says, is asked for again in another connection.
+                if not error.ctr or isinstance(error, (RateLimited, Unavailable)):
+                    self._close()
+                    raise Unavailable("%r: %s" % (filt, error)) from None
                 self._subscribed.pop(filt, None)
                 self._refuse(error)
 
