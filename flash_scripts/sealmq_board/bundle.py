@@ -14,7 +14,6 @@ import fcntl
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,7 +59,7 @@ def write(target: Path, about: dict[str, Any], nvs: bytes, vfs: bytes, replace: 
     if not target.parent.is_dir():
         raise BoardError(f"{target.parent} is no folder", hint=f"mkdir -p {target.parent}")
     about = about | {"format": FORMAT, "sha256": {NVS: _digest(nvs), VFS: _digest(vfs)}}
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))  # mode 0700
+    draft = private.draft(target.parent, f".{target.name}.")
     try:
         private.write(draft / NVS, nvs)
         private.write(draft / VFS, vfs)

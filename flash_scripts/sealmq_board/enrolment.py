@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import private
-from .errors import BoardError, UsageError
+from .errors import BoardError, UsageError, plain
 from .nvs_image import LARGEST
 
 SUFFIX = ".sealmq.json"
@@ -196,7 +196,7 @@ def parsed(raw: bytes) -> Enrolment:
     """The fields of SPEC.md 7.1, checked. ValueError: one is wrong; its content is not told."""
     try:
         fields = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("not JSON") from None
     if not isinstance(fields, dict):
         raise ValueError("no JSON object")
@@ -213,9 +213,9 @@ def parsed(raw: bytes) -> Enrolment:
     host, port = mediator.get("host"), mediator.get("port")
     _that(isinstance(host, str) and bool(host), "mediator.host", "a name or an address")
     _that(_number(port, 1 << 16) and port != 0, "mediator.port", "1 to 65535")
-    return Enrolment(
-        raw, fields["site"], fields["client"], fields.get("name", ""), str(host), int(port or 0)
-    )
+    # One that a board holds may call itself anything.
+    name = plain(fields.get("name", ""))
+    return Enrolment(raw, fields["site"], fields["client"], name, str(host), int(port or 0))
 
 
 def wifi(path: str) -> bytes:
@@ -223,7 +223,10 @@ def wifi(path: str) -> bytes:
     if path == "ask":
         if not sys.stdin.isatty():
             raise UsageError("--wifi ask without a terminal", hint="--wifi FILE, or - for stdin")
-        fields: Any = {"ssid": input("Wi-Fi name: "), "key": getpass.getpass("Wi-Fi key: ")}
+        try:
+            fields: Any = {"ssid": input("Wi-Fi name: "), "key": getpass.getpass("Wi-Fi key: ")}
+        except EOFError:
+            raise BoardError("no Wi-Fi was typed", hint="again, or --wifi FILE") from None
     else:
         raw = sys.stdin.buffer.read(LARGEST + 1) if path == "-" else _read(Path(path), LARGEST)
         mode = None if path == "-" else private.others_can_read(Path(path))
@@ -242,11 +245,17 @@ def wifi(path: str) -> bytes:
     if not isinstance(fields, dict) or set(fields) != {"ssid", "key"}:
         raise BoardError(f"{path} is no Wi-Fi file: it has other members", right)
     ssid, key = fields["ssid"], fields["key"]
-    if not isinstance(ssid, str) or not 1 <= len(ssid.encode()) <= 32:
+    if not is_text(ssid) or not 1 <= len(ssid.encode()) <= 32:
         raise BoardError("the Wi-Fi name (ssid) is not of 1 to 32 bytes", right)
     if not isinstance(key, str) or not _wifi_key(key):
         raise BoardError("the Wi-Fi key is none of WPA", right)
-    return json.dumps({"ssid": ssid, "key": key}).encode()
+    # As it is: of a character beyond U+FFFF the board's JSON would make two others.
+    return json.dumps({"ssid": ssid, "key": key}, ensure_ascii=False).encode()
+
+
+def is_text(value: object) -> bool:
+    """Whether it is a text, and UTF-8 has all of it."""
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
 def address(word: str) -> tuple[str, int]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from . import private
 from .console import Console
-from .errors import BoardError, NoAnswer
+from .errors import BoardError, NoAnswer, plain
 from .ports import Port
 from .programs import Programs
 
@@ -197,13 +197,23 @@ def _answers(out: str) -> list[Answer]:
         _, mark, text = line.partition(MARK)
         if mark:
             try:
-                found.append(json.loads(text))
+                found.append(_plain(json.loads(text)))
             except ValueError:
                 raise BoardError(
                     "what the board answers does not arrive whole",
                     hint="another program reads the same port, or the cable is bad",
                 ) from None
     return [answer for answer in found if isinstance(answer, dict)]
+
+
+def _plain(said: Any) -> Any:
+    if isinstance(said, str):
+        return plain(said)
+    if isinstance(said, list):
+        return [_plain(each) for each in said]
+    if isinstance(said, dict):
+        return {plain(key): _plain(each) for key, each in said.items()}
+    return said
 
 
 # mpremote's words and the board's, in ours. Only a script's own answer is told of what it did:

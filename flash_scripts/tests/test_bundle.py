@@ -314,6 +314,33 @@ def test_a_build_that_is_stopped_leaves_nothing(tmp_path: Path, number: signal.S
     assert not list(tmp_path.glob("*.board")) + list(tmp_path.glob(".*"))
 
 
+def test_what_a_killed_build_left_goes_at_the_next_one(tmp_path: Path) -> None:
+    target = tmp_path / "m7.board"
+    script = (
+        "import os, signal, sys\n"
+        "from sealmq_board import cli, private\n"
+        "real = private.write\n"
+        "def write(path, content):\n"
+        "    real(path, content)\n"
+        "    if path.name == 'vfs.bin':\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "private.write = write\n"
+        "sys.exit(cli.main(sys.argv[1:]))\n"
+    )
+    given = [sys.executable, "-c", script, *map(str, words(tmp_path, target))]
+    assert subprocess.run(given, check=False).returncode == -signal.SIGKILL
+    (draft,) = tmp_path.glob(".*")
+    kept = tmp_path / "second name"
+    os.link(draft / "nvs.bin", kept)
+    assert SECRET[:40].encode() in kept.read_bytes()
+    # Of a run that goes on it is left alone.
+    other = tmp_path / f".m7.board.{os.getpid()}-x"
+    other.mkdir()
+    assert command(*words(tmp_path, target)).returncode == 0
+    assert list(tmp_path.glob(".*")) == [other]
+    assert not kept.read_bytes().strip(b"\0")
+
+
 def test_a_bundle_that_is_not_as_built_is_refused(tmp_path: Path) -> None:
     target = built(tmp_path)
     raw = (target / "vfs.bin").read_bytes()
