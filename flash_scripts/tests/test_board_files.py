@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import subprocess
@@ -14,10 +15,12 @@ import pytest
 
 from board_things import client_sets
 from sealmq_board import build, client_files, littlefs, provision
+from sealmq_board import enrolment as enrolments
 from sealmq_board.errors import BoardError
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 0x200000
+APP = ("every", "qos", "subscribe", "purpose")
 FILES = {
     "/boot.py": b"print(1)\n",
     "/sealmq/a/sealmq_device/__init__.mpy": bytes(range(256)) * 100,
@@ -127,6 +130,49 @@ def test_a_topic_to_publish_to_has_no_wildcard(topic: str) -> None:
     names = ("app", "every", "qos", "subscribe", "purpose")
     given = argparse.Namespace(topic=topic, **dict.fromkeys(names))
     with pytest.raises(BoardError, match="has a wildcard"):
+        build.app_settings(given)
+
+
+@pytest.mark.parametrize("bits", [64, 32])
+def test_micropython_reads_each_character_as_it_was_given(bits: int, tmp_path: Path) -> None:
+    """A character beyond U+FFFF would be two of another kind to its JSON."""
+    name = "h\u00fctte \U0001f3e0"
+    path = tmp_path / "wifi.json"
+    path.touch(0o600)
+    path.write_text(json.dumps({"ssid": name, "key": "12345678"}))
+    names = ("app", "every", "qos", "subscribe", "purpose")
+    given = argparse.Namespace(topic=name + "/t", **dict.fromkeys(names))
+    app = client_files.as_json(build.app_settings(given))
+    raws = [enrolments.wifi(str(path)), app]
+    program = f"import json\nfor raw in {raws!r}:\n    print(json.loads(raw))"
+    done = subprocess.run(
+        [ROOT / f"build/micropython/bin/micropython{bits}", "-c", program],
+        capture_output=True,
+        check=True,
+    )
+    wifi, topic = (ast.literal_eval(line) for line in done.stdout.decode().splitlines())
+    assert (wifi["ssid"], topic["topic"]) == (name, name + "/t")
+
+
+@pytest.mark.parametrize(
+    ("app", "says"),
+    [
+        ({"every": 0}, "every is 0"),
+        ({"every": "10"}, "every is '10'"),
+        ({"every": True}, "every is True"),
+        ({"qos": 2}, "qos is 2"),
+        ({"topic": None}, "topic is None"),
+        ({"subscribe": ["a"]}, "subscribe is"),
+        ({"purpose": 1}, "purpose is 1"),
+    ],
+)
+def test_what_no_board_can_do_is_not_brought_to_one(
+    app: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "app.json"
+    path.write_text(json.dumps({"topic": "a/b", "mine": 1} | app))
+    given = argparse.Namespace(app=str(path), **dict.fromkeys(("topic", *APP)))
+    with pytest.raises(BoardError, match=says):
         build.app_settings(given)
 
 

@@ -97,6 +97,22 @@ def test_who_is_not_asked_is_not_overwritten(board: Living, tmp_path: Path) -> N
     board.well("provision", *TOPIC, "--replace", "--no-start")
 
 
+def test_a_board_that_goes_to_another_site_forgets_the_address_of_the_first(
+    board: Living, tmp_path: Path
+) -> None:
+    one = board_things.enrolment(tmp_path)
+    at = ("--mediator", "10.0.0.9:1884")
+    board.well("provision", "--enrolment", one, *TOPIC, *at, "--no-start")
+    # A new secret at the same site: the mediator is where it was.
+    rotated = board_things.enrolment(tmp_path, 7, {"ps": "77" * 32})
+    board.well("provision", "--enrolment", rotated, "--no-start")
+    assert board.nvs()["mediator"] == b"10.0.0.9:1884"
+    other = board_things.enrolment(tmp_path, 7, {"site": "0a0b0c0e"})
+    board.well("provision", "--enrolment", other, "--replace", "--no-start")
+    assert "mediator" not in board.nvs()
+    assert board.info()["mediator"] == ""
+
+
 def execute(board: Living, text: str) -> None:
     """A line on the board, by mpremote as anybody runs it."""
     words = ["-m", "mpremote", "connect", board.port, "resume", "exec", text]

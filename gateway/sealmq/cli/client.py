@@ -246,7 +246,8 @@ def _wanted(args: argparse.Namespace) -> list[New]:
 def read_rows(path: Path) -> list[New]:
     """The rows of a CSV file: name and label, and if the first line names them kind and suite."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        # -sig: a spreadsheet may have put a byte order mark in front.
+        with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             columns = tuple(reader.fieldnames or ())
             if not {"name", "label"} <= set(columns) <= set(_COLUMNS):
