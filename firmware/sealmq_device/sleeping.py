@@ -1,13 +1,16 @@
 # A board that sleeps: it wakes, publishes what it has, and sleeps again, in one call. What cannot
 # go out lies in RTC memory until a later wake.
+import sys
 from hashlib import sha256
 
 from micropython import const
 
+from sealmq_spec.errors import TooLarge
+
 from .client import Client
 from .life import COMMAND, CONNECT, SEND
 from .living import Living
-from .outbox import Outbox
+from .outbox import DROPPED, Outbox
 from .rtc import ROOM, Rtc, RtcStore
 from .store import FileStore
 
@@ -20,6 +23,8 @@ if _TYPING:
 _TRIES = const(2)  # connections that fail in one wake
 _LONGEST = const(6)  # after failures at most two to that many wakes pass
 _OFTEN = const(16)  # subscriptions are made again at least once in so many wakes
+_PATIENT_MS = const(4000)  # what is refused for the moment three times is left to another wake
+_RAISED = const(16)  # errors of the program after which a wake ends
 
 
 class Sleeper(Living):
@@ -63,8 +68,14 @@ class Sleeper(Living):
         self._batch = batch
         self._quiet = listen
         self._snapshot: "list[Item]" = []
+        self._filters = b""  # those that are asked for in this wake
         for i in range(kept.done, len(messages)):
-            box.put(*messages[i])
+            try:
+                box.put(*messages[i])
+            except TooLarge:
+                # The program that put it there had more room.
+                box.counts[DROPPED] += 1
+                continue
             if i < kept.begun:
                 # A wake that did not come to its end had sealed it.
                 box.waiting[-1].ctr = 1
@@ -75,7 +86,10 @@ class Sleeper(Living):
         kept = self.rtc
         if self._time_to():
             self._save()
-            if self._wake():
+            well = self._wake()
+            if self._filters and not self.asks:
+                kept.filters = self._filters
+            if well:
                 kept.failures = kept.skip = 0
             else:
                 kept.failures = min(kept.failures + 1, 255)
@@ -99,16 +113,23 @@ class Sleeper(Living):
     def _wake(self) -> bool:
         c = self.core
         end = c.mono() + self._budget
-        while self.failures < _TRIES:
+        raised = 0
+        while self.failures < _TRIES and raised < _RAISED:
             left = end - c.mono()
             if left <= 0 or (not self.up and self.at >= end):
                 return False
-            if self.up and not (len(self.outbox) or self.asks):
-                # A wait that brought nothing ends it.
-                if not c._subscribed or not self.turn(min(self._quiet, left)):
-                    return True
-            else:
-                self.turn(min(left, 1000))
+            asks = self.asks and self._asks_wait.limit <= _PATIENT_MS
+            try:
+                if self.up and not (len(self.outbox) or asks):
+                    # A wait that brought nothing ends it.
+                    if not c._subscribed or not self.turn(min(self._quiet, left)):
+                        return True
+                else:
+                    self.turn(min(left, 1000))
+            except Exception as error:
+                # Whatever the program's callbacks do: on a battery it sleeps.
+                raised += 1
+                sys.print_exception(error)  # type: ignore[attr-defined]
         return False
 
     # --- what lies in RTC memory ---
@@ -155,4 +176,6 @@ class Sleeper(Living):
             # Commands go out.
             self.asks = [ask for ask in asks if ask[1] == COMMAND]
         elif asks:
-            kept.filters = filters
+            # Once all have been answered.
+            kept.filters = bytes(4)
+            self._filters = filters

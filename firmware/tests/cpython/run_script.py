@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import time
+import traceback
 import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,7 @@ def main() -> None:
     module("micropython", const=lambda value: value)
     module("ustruct", **vars(struct))
     module("ubinascii", **vars(binascii))
+    vars(sys)["print_exception"] = lambda error: traceback.print_exception(error, file=sys.stdout)
     vars(socket)["socket"] = Socket
     module("usocket", **vars(socket))
     from peer_site import make
