@@ -80,8 +80,12 @@ def given(args: argparse.Namespace) -> Enrolment | None:
 
 
 def digest(who: Enrolment) -> str:
-    """Which secret it is: 32 random bytes are among what this is the digest of."""
-    return hashlib.sha256(who.raw).hexdigest()
+    """Which secret it is, of which client: 32 random bytes are among what this is the digest of.
+
+    The rest of the file, the mediator's address say, is none of it.
+    """
+    ps = json.loads(who.raw)["ps"]
+    return hashlib.sha256(f"{who.site} {who.client} {ps}".lower().encode()).hexdigest()
 
 
 def of(archive: str, identity: str, client: str) -> Enrolment:

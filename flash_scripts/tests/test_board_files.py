@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from board_things import client_sets
-from sealmq_board import build, client_files, littlefs, provision
+from board_things import SITE, client_sets, enrolment
+from sealmq_board import build, cli, client_files, littlefs, provision
 from sealmq_board import enrolment as enrolments
 from sealmq_board.errors import BoardError
 
@@ -204,3 +204,38 @@ def test_a_set_that_lacks_something_is_refused(tmp_path: Path) -> None:
     (sets / "x64/sealmq_spec/__init__.mpy").unlink()
     with pytest.raises(BoardError, match="has no sealmq_spec"):
         client_files.client_set("everything", "x64", sets)
+
+
+@pytest.mark.parametrize(
+    ("site", "kept", "warns"),
+    [
+        (SITE, "10.0.0.9:1884", False),
+        (SITE, "", True),
+        ("0a0b0c0e", "10.0.0.9:1884", True),  # goes with the other site
+    ],
+)
+def test_an_address_that_a_board_keeps_is_none_to_warn_of(
+    site: str,
+    kept: str,
+    warns: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    at = {"mediator": {"number": 1, "host": "127.0.0.1", "port": 1883}}
+    file = enrolment(tmp_path, 7, at)
+    held = {"client": 7, "name": "m7", "site": site}
+    there: Any = SimpleNamespace(
+        name="0001",
+        about={},
+        arch="xtensawin",
+        programs={},
+        client=held,
+        nvs={"enrolled": True, "mediator": kept},
+    )
+    monkeypatch.setattr(provision, "look", lambda port, digests: there)
+    monkeypatch.setattr(provision, "work", lambda port, steps: [{"secrets": True}])
+    monkeypatch.setattr(provision, "_files", lambda there, args: [])
+    words = ["--port", "/dev/null", "--enrolment", str(file), "--replace", "--no-start"]
+    assert cli.main(["provision", *words]) == 0
+    assert ("warning: the mediator's address is 127.0.0.1" in capsys.readouterr().err) == warns

@@ -270,8 +270,12 @@ def test_who_got_the_secret_is_known_to_the_next_bundle_with_it(tmp_path: Path) 
             bundle.given_to(target)
     (target / bundle.GIVEN).unlink()
     bundle.note_given(target, "02:00:00:00:00:01")
-    # Another secret has been given to nobody.
+    # So it is where the same secret came in another file.
     again = words(tmp_path, target, "--replace")
+    enrolment(tmp_path, 7, {"mediator": {"number": 1, "host": "10.9.9.9", "port": 1883}})
+    assert command(*again).returncode == 0
+    assert bundle.given_to(target) == "02:00:00:00:00:01"
+    # Another secret has been given to nobody.
     enrolment(tmp_path, 7, {"ps": "77" * 32})
     assert command(*again).returncode == 0
     assert bundle.given_to(target) == ""

@@ -128,6 +128,15 @@ def test_after_a_rotation_a_client_is_free_for_another_board(place: Place) -> No
     assert place.got[MACS[3]] == "m3"
 
 
+def test_files_that_were_written_anew_are_of_the_same_clients(place: Place) -> None:
+    """Their mediator has another address by now; who has a board has it still."""
+    assert place.flash((MACS[0], ""), (MACS[1], "cut")) == 1
+    for n in (1, 2, 3):
+        enrolment(place.folder, n, {"mediator": {"number": 1, "host": "10.9.9.9", "port": 1883}})
+    assert place.flash((MACS[2], ""), (MACS[1], "")) == 0
+    assert place.got == {MACS[0]: "m1", MACS[2]: "m3", MACS[1]: "m2"}
+
+
 def test_a_record_is_of_one_run_and_nothing_else_is_taken_for_one(
     tmp_path: Path,
 ) -> None:
