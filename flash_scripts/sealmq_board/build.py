@@ -132,8 +132,8 @@ class Recipe(NamedTuple):
         """With the mediator's address that the board will have."""
         if self.mediator is None or self.finds:
             return who
-        host, port = enrolment.address(self.mediator)
-        return who._replace(host=host, port=port)
+        host, _, port = self.mediator.rpartition(":")
+        return who._replace(host=host, port=int(port))
 
     def used(self, who: enrolment.Enrolment) -> int:
         """Bytes of files."""

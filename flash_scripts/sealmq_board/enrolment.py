@@ -264,10 +264,11 @@ def is_text(value: object) -> bool:
 
 def address(word: str) -> tuple[str, int]:
     """host:port of an operator. UsageError: it is none."""
-    host, _, port = word.rpartition(":")
-    host = host.strip("[]")
-    if not re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", host) or not port.isdecimal():
-        raise UsageError(f"{word!r} is no address", "host:port")
+    # Of IPv6 without brackets the last group would be the port.
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]{1,253})):([0-9]{1,5})", word)
+    if not found:
+        raise UsageError(f"{word[:300]!r} is no address", "host:port, of IPv6 [host]:port")
+    host, port = found[1] or found[2], found[3]
     if not 0 < int(port) < 65536:
         raise UsageError(f"port {port}", "1 to 65535")
     return host, int(port)

@@ -231,10 +231,8 @@ def _error(port: Port, answers: list[Answer], text: str) -> BoardError:
             hint = "this board has no MicroPython for an ESP32, or was not provisioned"
         return BoardError(f"{port.name}: the board says {kind} {why}".rstrip(), hint=hint)
     if "failed to access" in text or "could not open port" in text:
-        return BoardError(
-            f"{port.name}: the port is busy or not yours",
-            hint="end what else reads it (logs, a terminal); your user has to be in group dialout",
-        )
+        away = "nobody answers there" if "://" in port.url else "the port is busy or not yours"
+        return BoardError(f"{port.name}: {away}", hint=port.hint)
     if "could not enter raw repl" in text or "could not exec" in text:
         return NoAnswer(
             f"{port.name}: no MicroPython answers",
