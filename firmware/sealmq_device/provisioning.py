@@ -293,7 +293,7 @@ class Provisioned(Link):
         code = four[3]
         if code:
             raise _refusal(code)
-        self._present = four[2] & 1 == 1
+        self._present = four[2] & 1 == 1 and not self._clean
 
 
 def _refusal(code: int) -> SealError:
