@@ -18,7 +18,7 @@ import pyrage
 import pytest
 
 from board_things import SECRET, WIFI_KEY, built, client_sets, command, enrolment, mode, wifi
-from sealmq_board import bundle, littlefs, nvs_image, private
+from sealmq_board import bundle, cli, littlefs, nvs_image, private
 from sealmq_board import enrolment as enrolments
 from sealmq_board.errors import BoardError
 
@@ -279,6 +279,38 @@ def test_who_got_the_secret_is_known_to_the_next_bundle_with_it(tmp_path: Path) 
     enrolment(tmp_path, 7, {"ps": "77" * 32})
     assert command(*again).returncode == 0
     assert bundle.given_to(target) == ""
+
+
+def test_who_got_the_secret_is_known_behind_a_build_that_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the last moment: as it removes the bundle of before."""
+    target = built(tmp_path)
+    bundle.note_given(target, "02:00:00:00:00:01")
+    real = private.remove
+
+    def removed(made: Path) -> None:
+        real(made)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(private, "remove", removed)
+    again = list(map(str, words(tmp_path, target, "--replace")))
+    assert cli.main(again) == 130
+    assert bundle.given_to(target) == "02:00:00:00:00:01"
+    assert bundle.read(target).client == "client 7 (m7)"
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_bundle_that_is_being_flashed_is_not_built_anew(tmp_path: Path) -> None:
+    """It would be the new one's secret that goes once the old one is on the board."""
+    target = built(tmp_path)
+    before = everything(target)
+    with bundle.held(target):
+        done = command(*words(tmp_path, target, "--replace"))
+    assert done.returncode == 1
+    assert "is being flashed by another run" in done.stderr
+    assert everything(target) == before
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
