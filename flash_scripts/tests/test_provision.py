@@ -113,6 +113,19 @@ def test_a_board_that_goes_to_another_site_forgets_the_address_of_the_first(
     assert board.info()["mediator"] == ""
 
 
+@pytest.mark.parametrize("text", ["def read(:", "x = 1"])
+def test_a_board_whose_files_are_broken_is_mended(text: str, board: Living, tmp_path: Path) -> None:
+    """Copied by hand and cut off, say: what is loaded of it is none either."""
+    file, _ = board_things.enrolment(tmp_path), board_things.wifi(tmp_path)
+    execute(board, f"f = open('/sealmq_slots.py', 'w'); f.write({text!r}); f.close()")
+    execute(board, "f = open('/boot.py', 'w'); f.write('import sealmq_slots'); f.close()")
+    execute(board, "f = open('/app.json', 'w'); f.write('[1]'); f.close()")
+    board.well("reset")
+    assert board.info()["app"] is None
+    board.well("info", "--no-start")
+    whole(board, file)
+
+
 def execute(board: Living, text: str) -> None:
     """A line on the board, by mpremote as anybody runs it."""
     words = ["-m", "mpremote", "connect", board.port, "resume", "exec", text]

@@ -81,7 +81,7 @@ def slots() -> None:
         import sealmq_slots as s
 
         state = s.read()
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, SyntaxError):
         return
     say(slots=state, versions={n: s.version(n) for n in s.NAMES}, slot=s.slot, trying=s.trial)
 
