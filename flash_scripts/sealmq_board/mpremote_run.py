@@ -216,6 +216,13 @@ def _plain(said: Any) -> Any:
     return said
 
 
+def _full(port: Port) -> BoardError:
+    return BoardError(
+        f"{port.name}: the board's file system is full",
+        hint=f"remove files of yours: mpremote connect {port.url} ls, then rm",
+    )
+
+
 # mpremote's words and the board's, in ours. Only a script's own answer is told of what it did:
 # around it may stand anything.
 def _error(port: Port, answers: list[Answer], text: str) -> BoardError:
@@ -226,10 +233,12 @@ def _error(port: Port, answers: list[Answer], text: str) -> BoardError:
         if kind == "MemoryError":
             return NoMemory(f"{port.name}: the board is out of memory", hint="sealmq board reset")
         if why.startswith(("[Errno 28]", "28")):
-            hint = "the board's file system is full: mpremote connect PORT df"
-        elif kind == "ImportError":
+            return _full(port)
+        if kind == "ImportError":
             hint = "this board has no MicroPython for an ESP32, or was not provisioned"
         return BoardError(f"{port.name}: the board says {kind} {why}".rstrip(), hint=hint)
+    if "No space left on device" in text or "ENOSPC" in text:
+        return _full(port)
     if "failed to access" in text or "could not open port" in text:
         away = "nobody answers there" if "://" in port.url else "the port is busy or not yours"
         return BoardError(f"{port.name}: {away}", hint=port.hint)

@@ -213,7 +213,7 @@ ERRORS = (
     ('print("mpremote: could not enter raw repl"); sys.exit(1)', "no MicroPython", "reset button"),
     ('sys.exit("OSError: [Errno 5] Input/output")', "broke", "cable"),
     ('say(error="MemoryError", text=""); sys.exit(1)', "out of memory", "board reset"),
-    ('say(error="OSError", text="28"); sys.exit(1)', "OSError 28", "full"),
+    ('say(error="OSError", text="28"); sys.exit(1)', "file system is full", "remove files"),
     ('say(error="ImportError", text="no esp32"); sys.exit(1)', "ImportError", "MicroPython for"),
     ('print(M + "{secr"); sys.exit(1)', "arrive whole", "cable"),
     ("sys.exit('it thinks otherwise')", "it thinks otherwise", "again"),

@@ -245,3 +245,18 @@ def test_what_is_wiped_is_in_no_bit_of_the_flash(board: Living, tmp_path: Path) 
     assert refused.returncode == 1
     assert "does not say whose it is" in refused.stderr
     assert "its client, if it had one, is still" in board.well("wipe", "--keep-enabled", "--yes")
+
+
+def test_a_full_file_system_is_told_as_such(board: Living, tmp_path: Path) -> None:
+    execute(
+        board,
+        "f = open('/mine', 'w')\nfor _ in range(485): f.write('x' * 4096)\nf.close()",
+    )
+    file, wifi = board_things.enrolment(tmp_path), board_things.wifi(tmp_path)
+    refused = board.run("provision", "--enrolment", file, "--wifi", wifi, *TOPIC)
+    assert refused.returncode == 1
+    assert "the board's file system is full" in refused.stderr
+    assert "run it again" not in refused.stderr
+    assert 0 <= board.info("--no-start")["free"] < 0x200000
+    execute(board, "import os; os.remove('/mine')")
+    whole(board, file)
