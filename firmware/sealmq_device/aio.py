@@ -164,6 +164,11 @@ class Client(Tasks):
             await core.mail.wait()
         return core._queue.pop(0)
 
+    # As in the blocking Client.
+    @property
+    def missing(self) -> "list[bytes]":
+        return self.core.missing
+
     def isconnected(self) -> bool:
         return self.up.is_set()
 

@@ -51,6 +51,9 @@ _seal_publish = Session.seal_publish
 
 
 class Client(Incoming):
+    # Filters that were refused for the moment as they were subscribed again.
+    missing: "list[bytes]" = []
+
     # store: None for what the board was given (given.py); path of the enrolment file, or an object
     # with the port of store.py. make: the cipher backend, for hosts. keepalive: seconds, 0 for
     # none. limit: bytes of the largest packet. timeout: seconds for one read. By position or by
@@ -71,16 +74,17 @@ class Client(Incoming):
     # --- session ---
 
     def _resubscribing(self) -> "Steps":
+        self.missing = missing = []
         for filt in list(self._subscribed):
             try:
                 yield from subscribing(self, filt, self._subscribed[filt])
             except SealError as error:
-                # What passes, and what no notice says, is asked for again in another connection.
+                # What passes, and what no notice says, is no last word.
                 if not error.ctr or isinstance(error, (RateLimited, Unavailable)):
-                    self._close()
-                    raise Unavailable("%r: %s" % (filt, error)) from None
-                self._subscribed.pop(filt, None)
-                self._refuse(error)
+                    missing.append(filt)
+                else:
+                    self._subscribed.pop(filt, None)
+                    self._refuse(error)
 
     # What the mediator publishes when this client goes without a word. Counts from connect() on.
     def set_last_will(

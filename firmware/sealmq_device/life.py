@@ -50,9 +50,11 @@ _AROUND = const(75)  # what a PUBLISH has besides topic and message, at most
 # would be tried without end, once in half a second.
 _STABLE_MS = const(10000)
 _LATE_MS = const(100)
+_AGAIN_MS = const(5000)  # until what is refused for the moment is asked for again
 # A quartz that drifts by 100 ppm is 9 s off then; a message may be a minute off (SPEC.md 6).
 _DAY_MS = const(86400000)
 _OLD = (Stale, WrongEpoch)
+_PASS = (RateLimited, Unavailable, OSError)
 
 
 class Life:
@@ -90,8 +92,7 @@ class Life:
         self.up = False
         self.at = 0  # when to connect
         self.asks: "list[tuple[Any, int]]" = []
-        self._asks_at = 0  # when the first of them may go
-        self._asks_wait = Backoff()
+        self._asks_at = 0  # when something may be asked for
         self._keep = Keepalive(keepalive)
         self._wdt = wdt
         self._patience = patience
@@ -229,11 +230,18 @@ class Life:
                 keep.heard(now)
         elif what == ASK and core.sock is not None:
             keep.heard(now)
-            if isinstance(error, (OSError, RateLimited, Unavailable)):
-                # What passes is asked for again.
-                self._asks_at = now + self._asks_wait.next()
+            if isinstance(error, _PASS) or (isinstance(error, Denied) and not error.ctr):
+                # What passes, or no notice says, is asked for again. A subscription lets others go
+                # first; what was asked of the same filter since counts.
+                self._asks_at = now + _AGAIN_MS
+                if arg[1] != COMMAND:
+                    self.asks.pop(0)
+                    for ask in self.asks:
+                        if ask[0] == arg[0]:
+                            break
+                    else:
+                        self.asks.append(arg)
             else:
-                self._asks_wait.limit = FIRST_MS
                 self.asks.pop(0)
                 if error is not None:
                     self._change(True, error)
@@ -258,6 +266,9 @@ class Life:
             self._down(now, error)
         elif what == CONNECT or self._session != (s.conn, s.salt):
             self._connected(now)
+            for filt in core.missing:
+                self.asks.append((filt, core._subscribed.pop(filt)))
+            core.missing = []
             lost: "Any" = core.last_refused
             if lost is not refused and lost.ctr:
                 # A subscription that this session was not given again.

@@ -87,7 +87,7 @@ class Outbox:
             raise TooLarge("%d bytes" % item.size)
         self.waiting.append(item)
         self.bytes += item.size
-        while len(self) > self.queue_len or self.bytes > self.queue_bytes:
+        while not item.over and (len(self) > self.queue_len or self.bytes > self.queue_bytes):
             # What has been sealed stays.
             old = item
             for one in self.waiting:

@@ -5,12 +5,10 @@ from hashlib import sha256
 
 from micropython import const
 
-from sealmq_spec.errors import TooLarge
-
 from .client import Client
 from .life import COMMAND, CONNECT, SEND
 from .living import Living
-from .outbox import DROPPED, Outbox
+from .outbox import Outbox
 from .rtc import ROOM, Rtc, RtcStore
 from .store import FileStore
 
@@ -23,8 +21,6 @@ if _TYPING:
 _TRIES = const(2)  # connections that fail in one wake
 _LONGEST = const(6)  # after failures at most two to that many wakes pass
 _OFTEN = const(16)  # subscriptions are made again at least once in so many wakes
-_PATIENT_MS = const(4000)  # what is refused for the moment three times is left to another wake
-_RAISED = const(16)  # errors of the program after which a wake ends
 
 
 class Sleeper(Living):
@@ -47,8 +43,9 @@ class Sleeper(Living):
         if board is None:
             import machine as board
         box = Outbox() if outbox is None else outbox
-        # What RTC memory holds.
-        box.queue_bytes = min(box.queue_bytes, ROOM)
+        # What RTC memory holds, also where this program has less room.
+        most = min(box.queue_bytes, ROOM)
+        box.queue_bytes = ROOM
         box.queue_len = min(box.queue_len, 255)
         box.prove_ms = 0
         if store is None:
@@ -70,15 +67,11 @@ class Sleeper(Living):
         self._snapshot: "list[Item]" = []
         self._filters = b""  # those that are asked for in this wake
         for i in range(kept.done, len(messages)):
-            try:
-                box.put(*messages[i])
-            except TooLarge:
-                # The program that put it there had more room.
-                box.counts[DROPPED] += 1
-                continue
+            box.put(*messages[i])
             if i < kept.begun:
                 # A wake that did not come to its end had sealed it.
                 box.waiting[-1].ctr = 1
+        box.queue_bytes = most
 
     # Publishes, if it is time to, and sleeps for so many seconds. A board does not return from
     # this.
@@ -113,12 +106,12 @@ class Sleeper(Living):
     def _wake(self) -> bool:
         c = self.core
         end = c.mono() + self._budget
-        raised = 0
-        while self.failures < _TRIES and raised < _RAISED:
+        while self.failures < _TRIES:
             left = end - c.mono()
             if left <= 0 or (not self.up and self.at >= end):
                 return False
-            asks = self.asks and self._asks_wait.limit <= _PATIENT_MS
+            # What is refused for the moment is left to another wake.
+            asks = self.asks and c.mono() >= self._asks_at
             try:
                 if self.up and not (len(self.outbox) or asks):
                     # A wait that brought nothing ends it.
@@ -128,7 +121,6 @@ class Sleeper(Living):
                     self.turn(min(left, 1000))
             except Exception as error:
                 # Whatever the program's callbacks do: on a battery it sleeps.
-                raised += 1
                 sys.print_exception(error)  # type: ignore[attr-defined]
         return False
 

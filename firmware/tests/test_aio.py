@@ -342,7 +342,7 @@ async for m in c:
 
 
 @every
-def test_a_connect_that_cannot_subscribe_again_says_so(interpreter: str, tmp_path: Path) -> None:
+def test_what_a_connect_cannot_subscribe_again_is_missing(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         b.provision()
 
@@ -359,11 +359,14 @@ def test_a_connect_that_cannot_subscribe_again_says_so(interpreter: str, tmp_pat
             """
 await c.connect()
 await c.subscribe("a/#")
-await caught(c.connect())
-say(c.isconnected(), c.core.sock, await c.connect(), c.core._subscribed)
+await c.connect()
+say(c.isconnected(), c.missing, c.core._subscribed)
+await c.connect()
+say(c.isconnected(), c.missing, c.core._subscribed)
 """,
         )
-        assert said == ["Unavailable  ", "False None False {b'a/#': 0}"]
+        assert said == ["True [b'a/#'] {b'a/#': 0}", "True [] {b'a/#': 0}"]
+        assert len(b.peer.said("subscribe")) == 3
 
 
 @every

@@ -291,7 +291,7 @@ sleep(s)
 def test_a_subscription_that_was_not_answered_is_no_spared_one(
     interpreter: str, tmp_path: Path
 ) -> None:
-    """Refused for the moment, three times in a wake, which does not wait for more."""
+    """What is refused for the moment is asked for in the next wake."""
     with board(tmp_path) as b:
         b.provision()
         gives_receipts(b)
@@ -306,7 +306,6 @@ def test_a_subscription_that_was_not_answered_is_no_spared_one(
         b.peer.on_subscribe = on_subscribe
         script = """
 s = sleeper(clean=False, listen=0)
-s._asks_wait.draw = lambda: 999  # of 65,536
 s.set_callback(say)
 s.subscribe("t/#", 1)
 s.publish("u", "x", qos=1)
@@ -316,7 +315,7 @@ say(s.rtc.failures)
         for _ in range(3):
             assert wake(b, interpreter, script) == ["x accepted", "asleep 300000", "0"]
             b.peer.present = 1
-        assert b.peer.said("subscribe") == [("t/#", 1)] * 4
+        assert b.peer.said("subscribe") == [("t/#", 1)] * 2
 
 
 @every
@@ -348,11 +347,12 @@ say(s.core.sock, s.rtc.failures, len(s.rtc.read()))
 """,
         )
         assert any("ValueError" in line for line in said)
-        assert said[-3:] == ["x accepted", "asleep 300000", "None 0 0"]
+        assert "x accepted" in said
+        assert said[-2:] == ["asleep 300000", "None 0 0"]
 
 
 @every
-def test_a_program_with_less_room_drops_what_it_finds(interpreter: str, tmp_path: Path) -> None:
+def test_a_program_with_less_room_sends_what_it_finds(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         b.provision()
         gives_receipts(b)
@@ -361,11 +361,15 @@ def test_a_program_with_less_room_drops_what_it_finds(interpreter: str, tmp_path
         b.peer.on_connect = None
         script = """
 s = sleeper(outbox=Outbox(queue_bytes=50))
-say(s.outbox.counts["dropped"], len(s.outbox))
+s.outbox.waiting[0].ctr = 1  # as if a wake had sealed it
+s.publish("t", "more", qos=1)
+s.outbox.waiting[0].ctr = 0
 s.rtc.skip = 0
 sleep(s)
 """
-        assert wake(b, interpreter, script) == ["1 1", "1 accepted", "asleep 300000"]
+        long = "long" * 20
+        ends = ["1 dropped", "more dropped", f"{long} accepted", "asleep 300000"]
+        assert wake(b, interpreter, script) == ends
 
 
 @every
