@@ -140,6 +140,7 @@ class Peer:
             aead, s.suite, op, ctr, c.salt, s.id, s.client, s.mediator, qos, filt, tag
         )
         self.log("subscribe" if op == const.SUBSCRIBE else "unsubscribe", filt, qos)
+        c.subscribe_pid = body[:2]
         number = int.from_bytes(ctr, "big")
         if self.on_subscribe is not None and self.on_subscribe(c, filt, number):
             return

@@ -41,7 +41,9 @@ class Connection:
         self.salt = b""
         self.filters: dict[str, int] = {}
         self.pid = 0
-        self.publish_pid = b""  # of the PUBLISH that is being looked at
+        # Of the PUBLISH that is being looked at, and of the SUBSCRIBE.
+        self.publish_pid = b""
+        self.subscribe_pid = b""
 
     # --- MQTT ---
 

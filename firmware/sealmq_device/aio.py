@@ -36,6 +36,7 @@ class Client(Tasks):
         core = Core(*args, **kw)
         Tasks.__init__(self, core)
         core.mail = asyncio.Event()
+        self._resends = False
         # As in the blocking Client.
         self.refused = core.refused
         self.notices = core.notices
@@ -125,9 +126,17 @@ class Client(Tasks):
         reply: bytes = await self._asks(commanding(self.core, family, body))
         return reply
 
+    # One task at a time: an acknowledgement ends one wait.
     async def resend(self) -> None:
-        await self._clear()
-        await self._asks(self.core._resending())
+        while self._resends:
+            await self._changed.wait()
+        self._resends = True
+        try:
+            await self._clear()
+            await self._asks(self.core._resending())
+        finally:
+            self._resends = False
+            pulse(self._changed)
 
     async def ping(self) -> None:
         await self._clear()
@@ -154,6 +163,11 @@ class Client(Tasks):
         while not core._queue:
             await core.mail.wait()
         return core._queue.pop(0)
+
+    # As in the blocking Client.
+    @property
+    def missing(self) -> "list[bytes]":
+        return self.core.missing
 
     def isconnected(self) -> bool:
         return self.up.is_set()

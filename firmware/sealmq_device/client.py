@@ -7,8 +7,10 @@ from sealmq_spec.const import CLEAR, LIFE_FOREVER, RETAINED
 from sealmq_spec.envelope import publish_overhead
 from sealmq_spec.errors import (
     Misuse,
+    RateLimited,
     SealError,
     TooLarge,
+    Unavailable,
     WrongEpoch,
     from_notice,
 )
@@ -49,6 +51,9 @@ _seal_publish = Session.seal_publish
 
 
 class Client(Incoming):
+    # Filters that were refused for the moment as they were subscribed again.
+    missing: "list[bytes]" = []
+
     # store: None for what the board was given (given.py); path of the enrolment file, or an object
     # with the port of store.py. make: the cipher backend, for hosts. keepalive: seconds, 0 for
     # none. limit: bytes of the largest packet. timeout: seconds for one read. By position or by
@@ -69,12 +74,17 @@ class Client(Incoming):
     # --- session ---
 
     def _resubscribing(self) -> "Steps":
+        self.missing = missing = []
         for filt in list(self._subscribed):
             try:
                 yield from subscribing(self, filt, self._subscribed[filt])
             except SealError as error:
-                self._subscribed.pop(filt, None)
-                self._refuse(error)
+                # What passes, and what no notice says, is no last word.
+                if not error.ctr or isinstance(error, (RateLimited, Unavailable)):
+                    missing.append(filt)
+                else:
+                    self._subscribed.pop(filt, None)
+                    self._refuse(error)
 
     # What the mediator publishes when this client goes without a word. Counts from connect() on.
     def set_last_will(

@@ -6,6 +6,7 @@
 # that is right. When it fails, what is found, the enrolment's, and that one again; then others are
 # asked for once more. The question goes out from a port of its own: the answer comes to that alone
 # (RFC 6762 6.7), and no group has to be joined, which not every port of MicroPython can.
+import errno
 import os
 import socket as net
 import time
@@ -149,6 +150,24 @@ class Places:
         if not self._left:
             self._left = yield from self._asked()
         core.server, core.port = self._left.pop(0)
+
+    # The n bytes of a packet of one who has proved nothing yet. They are to be there within the
+    # timeout: readinto would wait as long for each, and one at a time would hold this board for
+    # hours.
+    def _rest(self, first: int, n: int) -> bytearray:
+        core = self._core
+        if n > core.limit:
+            core._unknown(first, n)
+        until = core.mono() + 1000 * core.timeout
+        raw = b""
+        while len(raw) < n:
+            more = core.sock.recv(n - len(raw))
+            if not more:
+                raise OSError(errno.ECONNRESET)
+            if core.mono() > until:
+                raise OSError(errno.ETIMEDOUT)
+            raw += more
+        return bytearray(raw)
 
     # There is a session with the mediator itself.
     def _proved(self) -> None:

@@ -9,7 +9,16 @@ import errno
 
 from micropython import const
 
-from sealmq_spec.errors import Denied, Misuse, SealError, Stale, TooLarge, WrongEpoch
+from sealmq_spec.errors import (
+    Denied,
+    Misuse,
+    RateLimited,
+    SealError,
+    Stale,
+    TooLarge,
+    Unavailable,
+    WrongEpoch,
+)
 
 from . import entropy
 from .backoff import FIRST_MS, Backoff
@@ -41,9 +50,11 @@ _AROUND = const(75)  # what a PUBLISH has besides topic and message, at most
 # would be tried without end, once in half a second.
 _STABLE_MS = const(10000)
 _LATE_MS = const(100)
+_AGAIN_MS = const(5000)  # until what is refused for the moment is asked for again
 # A quartz that drifts by 100 ppm is 9 s off then; a message may be a minute off (SPEC.md 6).
 _DAY_MS = const(86400000)
 _OLD = (Stale, WrongEpoch)
+_PASS = (RateLimited, Unavailable, OSError)
 
 
 class Life:
@@ -81,6 +92,7 @@ class Life:
         self.up = False
         self.at = 0  # when to connect
         self.asks: "list[tuple[Any, int]]" = []
+        self._asks_at = 0  # when something may be asked for
         self._keep = Keepalive(keepalive)
         self._wdt = wdt
         self._patience = patience
@@ -146,6 +158,7 @@ class Life:
     def next(self, now: int) -> "tuple[int, Any]":
         core = self.core
         s = core.session
+        self.outbox.sending = None
         self._before = s.ctr, s.salt, max(core.unacked or (0,)), core.last_refused
         if self.radio is not None:
             wait = self.radio.next(now)
@@ -171,13 +184,16 @@ class Life:
                 return RESEND, item
             box.in_doubt(item)
             return self.next(now)
-        if self.asks:
+        if self.asks and now >= self._asks_at:
             return ASK, self.asks[0]
         if item is not None:
+            box.sending = item
             return SEND, item
         if now >= self._sync_at:
             return SYNC, 0
         wait = min(keep.wait(now), box.wait(now))
+        if self.asks:
+            wait = min(wait, self._asks_at - now)
         return (LISTEN, wait) if wait > 0 else (PING, 0)
 
     # For what the client has a method: its name, and what it takes.
@@ -213,11 +229,22 @@ class Life:
             if arg.qos and (told or error is None):
                 keep.heard(now)
         elif what == ASK and core.sock is not None:
-            # What was refused is not asked for again.
-            self.asks.pop(0)
             keep.heard(now)
-            if error is not None:
-                self._change(True, error)
+            if isinstance(error, _PASS) or (isinstance(error, Denied) and not error.ctr):
+                # What passes, or no notice says, is asked for again. A subscription lets others go
+                # first; what was asked of the same filter since counts.
+                self._asks_at = now + _AGAIN_MS
+                if arg[1] != COMMAND:
+                    self.asks.pop(0)
+                    for ask in self.asks:
+                        if ask[0] == arg[0]:
+                            break
+                    else:
+                        self.asks.append(arg)
+            else:
+                self.asks.pop(0)
+                if error is not None:
+                    self._change(True, error)
         elif what == SYNC:
             self._sync_at = now + _DAY_MS
         elif what == LISTEN and got:
@@ -239,6 +266,13 @@ class Life:
             self._down(now, error)
         elif what == CONNECT or self._session != (s.conn, s.salt):
             self._connected(now)
+            for filt in core.missing:
+                self.asks.append((filt, core._subscribed.pop(filt)))
+            core.missing = []
+            lost: "Any" = core.last_refused
+            if lost is not refused and lost.ctr:
+                # A subscription that this session was not given again.
+                self._change(True, lost)
 
     # What came of a message.
     def _sent(

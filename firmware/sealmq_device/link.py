@@ -6,7 +6,7 @@
 # a generator, and yields what it waits for:
 #     OPEN            a connection, in self.sock
 #     CONNACK         four bytes, in self._four
-#     READ            the next packet: (first byte, rest)
+#     READ            the next packet: (first byte, rest); of one who has proved nothing yet
 #     IDLE            until nothing is awaited, as the connection is going to be left
 #     PAUSE           a second; of a task alone (finding.py)
 #     kind << 16 | pid    that acknowledgement: its body; or the notice, a tuple, that refuses what
@@ -78,6 +78,8 @@ class Link:
         # ctr alone of a PUBLISH.
         self._awaited = 0
         self._denied: "Any" = None  # the notice that refuses it
+        # Where the mediator may be (finding.py), if the enrolment says that it is to be looked for.
+        self._places: "Any" = None
         # publish_fast.py's, and what that has at hand.
         self._quick: "Any" = None
         self._hand: "Any" = None
@@ -102,7 +104,7 @@ class Link:
                     if want > IDLE:
                         got = self._answer(want >> 16, want & 0xFFFF)
                     elif want == READ:
-                        got = _read(self)
+                        got = _read(self, False, self._places)
                     elif want == IDLE:
                         got = None
                     elif want:
@@ -227,9 +229,10 @@ class Link:
             self._ahead = bytes(self._two[:got])
         return self._read(got == 2)
 
-    # The next packet, within the timeout. begun: its first two bytes are in _two already.
-    # TooLarge: one came and was thrown away; the connection goes on.
-    def _read(self, begun: bool = False) -> "tuple[int, bytearray]":
+    # The next packet, within the timeout. begun: its first two bytes are in _two already. strange:
+    # what reads its rest, if it may be anybody's. TooLarge: one came and was thrown away; the
+    # connection goes on.
+    def _read(self, begun: bool = False, strange: "Any" = None) -> "tuple[int, bytearray]":
         sock = self.sock
         if sock is None:
             raise OSError(errno.ENOTCONN)
@@ -246,6 +249,8 @@ class Link:
                 n = self._long(n & 127)
             if first & 0xF0 != PUBLISH and _LENGTH.get(first) != n:
                 self._unknown(first, n)
+            if strange:
+                return first, strange._rest(first, n)
             if n > self.limit:
                 for piece in self._thrown_away(first, n):
                     self._fill(piece)

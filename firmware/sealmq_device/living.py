@@ -118,6 +118,7 @@ class Living(Life):
             if not self._poll.poll(ms):
                 return 0
         n = 0
-        while n < _PACKETS and c.check_msg():
+        # What a callback that raised has left is there still.
+        while n < _PACKETS - len(self._inbox) and c.check_msg():
             n += 1
         return n

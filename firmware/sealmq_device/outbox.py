@@ -74,6 +74,7 @@ class Outbox:
         self._acked = 0
         self._asking = False  # a question is not answered yet
         self.newest = 0  # ctr that the session used last, for whatever it was
+        self.sending: "Item | None" = None  # under way, so it stays, though it has no ctr yet
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.owed)
@@ -86,11 +87,11 @@ class Outbox:
             raise TooLarge("%d bytes" % item.size)
         self.waiting.append(item)
         self.bytes += item.size
-        while len(self) > self.queue_len or self.bytes > self.queue_bytes:
+        while not item.over and (len(self) > self.queue_len or self.bytes > self.queue_bytes):
             # What has been sealed stays.
             old = item
             for one in self.waiting:
-                if not (one.ctr or self._drop_newest):
+                if not (one.ctr or one is self.sending or self._drop_newest):
                     old = one
                     break
             self._over(old, DROPPED)

@@ -79,8 +79,6 @@ class Provisioned(Link):
         self._since = 0
         self._asking = False  # for roots, over the session
         self.reader: "Any" = None  # see _reads
-        # Where the mediator may be (finding.py), if the enrolment says that it is to be looked for.
-        self._places: "Any" = None
         make(CCM, bytes(32))  # loads the usual suite's code now, not while connecting
 
     def _enrol(self) -> None:
@@ -295,7 +293,7 @@ class Provisioned(Link):
         code = four[3]
         if code:
             raise _refusal(code)
-        self._present = four[2] & 1 == 1
+        self._present = four[2] & 1 == 1 and not self._clean
 
 
 def _refusal(code: int) -> SealError:

@@ -1,5 +1,6 @@
 # A board that sleeps: it wakes, publishes what it has, and sleeps again, in one call. What cannot
 # go out lies in RTC memory until a later wake.
+import sys
 from hashlib import sha256
 
 from micropython import const
@@ -42,8 +43,9 @@ class Sleeper(Living):
         if board is None:
             import machine as board
         box = Outbox() if outbox is None else outbox
-        # What RTC memory holds.
-        box.queue_bytes = min(box.queue_bytes, ROOM)
+        # What RTC memory holds, also where this program has less room.
+        most = min(box.queue_bytes, ROOM)
+        box.queue_bytes = ROOM
         box.queue_len = min(box.queue_len, 255)
         box.prove_ms = 0
         if store is None:
@@ -63,11 +65,13 @@ class Sleeper(Living):
         self._batch = batch
         self._quiet = listen
         self._snapshot: "list[Item]" = []
+        self._filters = b""  # those that are asked for in this wake
         for i in range(kept.done, len(messages)):
             box.put(*messages[i])
             if i < kept.begun:
                 # A wake that did not come to its end had sealed it.
                 box.waiting[-1].ctr = 1
+        box.queue_bytes = most
 
     # Publishes, if it is time to, and sleeps for so many seconds. A board does not return from
     # this.
@@ -75,7 +79,10 @@ class Sleeper(Living):
         kept = self.rtc
         if self._time_to():
             self._save()
-            if self._wake():
+            well = self._wake()
+            if self._filters and not self.asks:
+                kept.filters = self._filters
+            if well:
                 kept.failures = kept.skip = 0
             else:
                 kept.failures = min(kept.failures + 1, 255)
@@ -103,12 +110,18 @@ class Sleeper(Living):
             left = end - c.mono()
             if left <= 0 or (not self.up and self.at >= end):
                 return False
-            if self.up and not (len(self.outbox) or self.asks):
-                # A wait that brought nothing ends it.
-                if not c._subscribed or not self.turn(min(self._quiet, left)):
-                    return True
-            else:
-                self.turn(min(left, 1000))
+            # What is refused for the moment is left to another wake.
+            asks = self.asks and c.mono() >= self._asks_at
+            try:
+                if self.up and not (len(self.outbox) or asks):
+                    # A wait that brought nothing ends it.
+                    if not c._subscribed or not self.turn(min(self._quiet, left)):
+                        return True
+                else:
+                    self.turn(min(left, 1000))
+            except Exception as error:
+                # Whatever the program's callbacks do: on a battery it sleeps.
+                sys.print_exception(error)  # type: ignore[attr-defined]
         return False
 
     # --- what lies in RTC memory ---
@@ -155,4 +168,6 @@ class Sleeper(Living):
             # Commands go out.
             self.asks = [ask for ask in asks if ask[1] == COMMAND]
         elif asks:
-            kept.filters = filters
+            # Once all have been answered.
+            kept.filters = bytes(4)
+            self._filters = filters

@@ -151,7 +151,7 @@ class Tasks:
         if want > IDLE:
             return await self._answers(want)
         if want == READ:
-            return await self._packet(False)
+            return await self._packet(False, True)
         if want == CONNACK:
             await self._fill(self.core._four, False)
         elif want == IDLE:
@@ -234,8 +234,8 @@ class Tasks:
 
     # --- reading ---
 
-    # The next packet. free: it may begin whenever it likes.
-    async def _packet(self, free: bool) -> "tuple[int, bytearray]":
+    # The next packet. free: it may begin whenever it likes. strange: as Link._read.
+    async def _packet(self, free: bool, strange: bool = False) -> "tuple[int, bytearray]":
         core = self.core
         two = core._two
         # A peer that sends without end shall not stop all else.
@@ -258,6 +258,8 @@ class Tasks:
         if first & 0xF0 != PUBLISH and _LENGTH.get(first) != n:
             core._unknown(first, n)
         if n > core.limit:
+            if strange:
+                core._unknown(first, n)
             for piece in core._thrown_away(first, n):
                 await asyncio.sleep(0)
                 await self._fill(piece, False)
@@ -268,7 +270,7 @@ class Tasks:
     async def _fill(self, buf: "bytearray | memoryview", free: bool) -> None:
         core = self.core
         sock = core._alive().sock
-        done = 0
+        done = until = 0
         while done < len(buf):
             got = sock.readinto(memoryview(buf)[done:] if done else buf)
             if got:
@@ -277,7 +279,9 @@ class Tasks:
                 raise OSError(errno.ECONNRESET)
             else:
                 if not free or done:
-                    self._until = core.mono() + 1000 * core.timeout
+                    # For all of it, and as long again for each 4 kB: not anew for each byte.
+                    until = until or core.mono() + 1000 * core.timeout * (1 + (len(buf) >> 12))
+                    self._until = until
                 await readable(sock)
                 self._until = 0
 

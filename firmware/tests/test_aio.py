@@ -342,6 +342,34 @@ async for m in c:
 
 
 @every
+def test_what_a_connect_cannot_subscribe_again_is_missing(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            if c.conn == 2:
+                c.notice(2, ctr, 7, "rule", "try later")
+                c.send(0x90, c.subscribe_pid + b"\x80")
+            return c.conn == 2
+
+        b.peer.on_subscribe = on_subscribe
+        said = run(
+            b,
+            interpreter,
+            """
+await c.connect()
+await c.subscribe("a/#")
+await c.connect()
+say(c.isconnected(), c.missing, c.core._subscribed)
+await c.connect()
+say(c.isconnected(), c.missing, c.core._subscribed)
+""",
+        )
+        assert said == ["True [b'a/#'] {b'a/#': 0}", "True [] {b'a/#': 0}"]
+        assert len(b.peer.said("subscribe")) == 3
+
+
+@every
 def test_a_new_epoch_is_taken_while_connected(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         b.provision()

@@ -300,3 +300,38 @@ wire.close()
 """,
         )
         assert said == ["9000", "ENOBUFS 4096 13096"]
+
+
+@both
+def test_two_tasks_that_send_again_both_come_to_an_end(interpreter: str, tmp_path: Path) -> None:
+    """As each does that has lost its message with the connection."""
+    with board(tmp_path) as b:
+        b.provision()
+        again: list[int] = []
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            if c.conn == 1:
+                c.sock.close()
+                return True
+            again.append(ctr)
+            return False
+
+        b.peer.on_publish = on_publish
+        said = run(
+            b,
+            interpreter,
+            """
+await c.connect()
+await asyncio.gather(*[caught(c.publish("t", b"x", qos=1)) for _ in range(2)])
+await c.connect()
+both = asyncio.gather(c.resend(), c.resend())
+try:
+    await asyncio.wait_for(both, 2)
+except asyncio.TimeoutError:
+    say("one hangs", c.core.waits, c.isconnected())
+say(c.unacked, c.isconnected())
+""",
+        )
+        assert said[-1] == "{} True"
+        assert said[:-1] == ["OSError ECONNRESET"] * 2
+        assert again == [1, 2]

@@ -176,6 +176,18 @@ def test_subscriptions_are_made_again_when_the_session_is_gone(
 
 
 @every
+def test_a_forged_session_present_leaves_nobody_without_subscriptions(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """CONNACK is not sealed; whoever asks for a clean session takes no word for another."""
+    with board(tmp_path) as b:
+        b.peer.present = 1
+        script = LISTEN + "c.subscribe('a/#')\nc.disconnect()\nsay(c.connect())\n"
+        assert b.run(interpreter, script) == ["False"]
+        assert [filt for filt, _ in b.peer.said("subscribe")] == ["a/#", "a/#"]
+
+
+@every
 def test_long_filters_are_subscribed(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         filt = "ü" * 500 + "/#"

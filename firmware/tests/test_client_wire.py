@@ -248,6 +248,8 @@ class Counting:
         return self.sock.write(*args)
     def readinto(self, *args):
         return self.sock.readinto(*args)
+    def recv(self, n):
+        return self.sock.recv(n)
     def settimeout(self, t):
         self.sock.settimeout(t)
     def close(self):

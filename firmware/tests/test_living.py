@@ -531,3 +531,135 @@ l.flush(9000)
         said = live(b, interpreter, script.replace("flush(9000)", "flush(500)"))
         assert said == ["up", "down OSError", "1 doubt", "up"]
         assert [plain for _, plain, *_ in b.peer.said("publish")] == [b"x", b"y"]
+
+
+@every
+def test_a_callback_that_always_raises_lets_no_messages_pile_up(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """The application catches what its callback raises and goes on."""
+    with board(tmp_path) as b:
+        b.provision()
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            c.send(0x40, c.publish_pid)
+            for n in range(200):
+                m1 = c.m1(b"t", b"not json", c.site.own, n + 1000)
+                c.publish(b"t", c.m3(b"t", m1, c.site.own))
+            return True
+
+        b.peer.on_publish = on_publish
+        said = live(
+            b,
+            interpreter,
+            """
+l = living(box=Outbox(proof=False))
+def bad(m):
+    raise ValueError(m.payload)
+l.set_callback(bad)
+l.publish("go", b"", qos=1)
+most = raised = 0
+while raised < 200:
+    try:
+        l.turn(50)
+    except ValueError:
+        raised += 1
+    most = max(most, len(l._inbox))
+say(most < 33, l.isconnected(), l.core.refused)
+""",
+        )
+        assert said == ["up", "1 accepted", "True True {}"]
+
+
+PASSES = [(7, "unavailable"), (9, "rate")]
+
+
+@every
+@pytest.mark.parametrize("code", [code for code, _ in PASSES], ids=[word for _, word in PASSES])
+def test_a_subscription_that_is_refused_for_the_moment_is_asked_for_again(
+    interpreter: str, code: int, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        left = [2]
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            left[0] -= 1
+            if left[0] < 0:
+                return False
+            c.notice(2, ctr, code, "rule", "try later")
+            c.send(0x90, c.subscribe_pid + b"\x80")
+            return True
+
+        b.peer.on_subscribe = on_subscribe
+        said = live(
+            b,
+            interpreter,
+            """
+l = living()
+clock = stopped(l)
+def passes(look):
+    def looks():
+        clock[0] += 1000
+        return look()
+    return looks
+l.subscribe("a/#", 1); l.subscribe("b/#")
+until(l, passes(lambda: not l.asks))
+say(sorted(l.core._subscribed))
+""",
+        )
+        assert said == ["up", "[b'a/#', b'b/#']"]
+        filters = [filt for filt, _ in b.peer.said("subscribe")]
+        assert filters == ["a/#", "b/#", "a/#", "b/#"]
+
+
+@every
+def test_a_subscription_that_a_new_connection_refuses_is_told_or_asked_for_again(
+    interpreter: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        # What is said each time: nothing, unavailable, nothing but SUBACK, nothing, denied.
+        codes = [0, 7, -1, 0, 5]
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            code = codes.pop(0)
+            if code > 0:
+                c.notice(2, ctr, code, "rule", "why")
+            if code:
+                c.send(0x90, c.subscribe_pid + b"\x80")
+            return bool(code)
+
+        b.peer.on_subscribe = on_subscribe
+        said = live(
+            b,
+            interpreter,
+            """
+l = living()
+clock = stopped(l)
+def passes(look):
+    def looks():
+        clock[0] += 1000
+        return look()
+    return looks
+l.subscribe("a/#", 1)
+until(l, lambda: not l.asks)
+l.core._close()
+until(l, lambda: not l.isconnected())
+until(l, l.isconnected)
+say(l.asks, l.core._subscribed)
+until(l, passes(lambda: not l.asks))
+say(l.asks, l.core._subscribed)
+l.core._close()
+until(l, lambda: not l.isconnected())
+until(l, l.isconnected)
+say(l.asks, l.core._subscribed)
+""",
+        )
+        assert said == [
+            "up", "down OSError", "up", "[(b'a/#', 1)] {}", "[] {b'a/#': 1}",
+            "down OSError", "up", "up Denied", "[] {}",
+        ]  # fmt: skip
+        assert [filt for filt, _ in b.peer.said("subscribe")] == ["a/#"] * 5

@@ -179,3 +179,43 @@ asyncio.run(main())
             ASYNC,
         )
         assert said == ["raised mine"]
+
+
+@every
+def test_a_queue_that_fills_while_a_message_is_under_way(interpreter: str, tmp_path: Path) -> None:
+    """That one is dropped no more: others are, and the task goes on."""
+    with board(tmp_path) as b:
+        b.provision()
+        held: list[bytes] = []
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            held.append(c.publish_pid)
+            return len(held) == 1
+
+        def on_ping(c: Connection) -> bool:
+            c.send(0x40, held[0])
+            c.receipt()
+            return False
+
+        b.peer.on_publish, b.peer.on_ping = on_publish, on_ping
+        said = live(
+            b,
+            interpreter,
+            """
+async def main():
+    l = living(box=Outbox(2))
+    task = asyncio.create_task(l.run())
+    l.publish("t", b"0", qos=1)
+    await until(lambda: l.core.waits and l.client.up.is_set())
+    for n in (1, 2, 3):
+        l.publish("t", str(n), qos=1)
+    await l.client.ping()
+    await until(lambda: task.done() or not len(l.outbox))
+    say(task.done(), l.outbox.bytes)
+    await task if task.done() else task.cancel()
+asyncio.run(main())
+""",
+            ASYNC,
+        )
+        ends = ["2 dropped", "3 dropped", "1 accepted", "4 accepted"]
+        assert said == ["up", *ends, "False 0"]

@@ -288,6 +288,91 @@ sleep(s)
 
 
 @every
+def test_a_subscription_that_was_not_answered_is_no_spared_one(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """What is refused for the moment is asked for in the next wake."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            refuses = c.boot == 2
+            if refuses:
+                c.notice(2, ctr, 7, "rule", "try later")
+                c.send(0x90, c.subscribe_pid + b"\x80")
+            return refuses
+
+        b.peer.on_subscribe = on_subscribe
+        script = """
+s = sleeper(clean=False, listen=0)
+s.set_callback(say)
+s.subscribe("t/#", 1)
+s.publish("u", "x", qos=1)
+sleep(s)
+say(s.rtc.failures)
+"""
+        for _ in range(3):
+            assert wake(b, interpreter, script) == ["x accepted", "asleep 300000", "0"]
+            b.peer.present = 1
+        assert b.peer.said("subscribe") == [("t/#", 1)] * 2
+
+
+@every
+def test_it_sleeps_whatever_a_callback_raises(interpreter: str, tmp_path: Path) -> None:
+    """A message that the program cannot read would hold the board awake until its battery is
+    empty."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            c.filters[filt] = 0
+            c.send(0x90, c.subscribe_pid + b"\0")
+            m1 = c.m1(b"t", b"no number", c.site.own, 1000)
+            c.publish(b"t", c.m3(b"t", m1, c.site.own))
+            return True
+
+        b.peer.on_subscribe = on_subscribe
+        said = wake(
+            b,
+            interpreter,
+            """
+s = sleeper()
+s.set_callback(lambda m: say(int(m.payload)))
+s.subscribe("t")
+s.publish("u", "x", qos=1)
+sleep(s)
+say(s.core.sock, s.rtc.failures, len(s.rtc.read()))
+""",
+        )
+        assert any("ValueError" in line for line in said)
+        assert "x accepted" in said
+        assert said[-2:] == ["asleep 300000", "None 0 0"]
+
+
+@every
+def test_a_program_with_less_room_sends_what_it_finds(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        b.peer.on_connect = hangs_up
+        wake(b, interpreter, (ONE % ("long" * 20)) + "s.publish('t', '1', qos=1); sleep(s)\n")
+        b.peer.on_connect = None
+        script = """
+s = sleeper(outbox=Outbox(queue_bytes=50))
+s.outbox.waiting[0].ctr = 1  # as if a wake had sealed it
+s.publish("t", "more", qos=1)
+s.outbox.waiting[0].ctr = 0
+s.rtc.skip = 0
+sleep(s)
+"""
+        long = "long" * 20
+        ends = ["1 dropped", "more dropped", f"{long} accepted", "asleep 300000"]
+        assert wake(b, interpreter, script) == ends
+
+
+@every
 def test_a_rekey_while_asleep(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         gives_receipts(b)

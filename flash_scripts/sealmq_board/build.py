@@ -28,6 +28,7 @@ wifi.json: {"ssid": "workshop", "key": "..."}. Secrets are never given as argume
 the client's secret (mode 0600) until `sealmq board flash` has brought it to the board.
 """
 _LARGEST_APP = 4096
+_LEAST_S, _MOST_S = 0.1, 86400
 CLIENT = "%c"
 """In these of app.json: the client's name, as rules of a site have it."""
 _NAMED = ("topic", "subscribe")
@@ -131,8 +132,8 @@ class Recipe(NamedTuple):
         """With the mediator's address that the board will have."""
         if self.mediator is None or self.finds:
             return who
-        host, port = enrolment.address(self.mediator)
-        return who._replace(host=host, port=port)
+        host, _, port = self.mediator.rpartition(":")
+        return who._replace(host=host, port=int(port))
 
     def used(self, who: enrolment.Enrolment) -> int:
         """Bytes of files."""
@@ -214,7 +215,11 @@ def app_settings(args: argparse.Namespace, before: dict[str, Any] | None = None)
     for name in _APP:
         if getattr(args, name) is not None:
             app[name] = getattr(args, name)
-    if {"#", "+"} & set(str(app["topic"])):
+    for name in _APP:
+        if not _sound(name, app[name]):
+            right = {"every": "0.1 to 86400 seconds", "qos": "0 or 1"}.get(name, "a text in UTF-8")
+            raise BoardError(f"{name} is {app[name]!r}", right, hint=f"--{name}, or --app FILE")
+    if {"#", "+"} & set(app["topic"]):
         raise BoardError(
             f"the topic {app['topic']} has a wildcard; one publishes to a topic",
             hint="--subscribe takes filters",
@@ -224,9 +229,18 @@ def app_settings(args: argparse.Namespace, before: dict[str, Any] | None = None)
     return app
 
 
+# Whether the board's program can do with it.
+def _sound(name: str, value: Any) -> bool:
+    if name == "every":
+        return type(value) in (int, float) and _LEAST_S <= value <= _MOST_S
+    if name == "qos":
+        return type(value) is int and value in (0, 1)
+    return enrolment.is_text(value)
+
+
 def _seconds(word: str) -> float:
     value = float(word)
-    if not 0.1 <= value <= 86400:
+    if not _LEAST_S <= value <= _MOST_S:
         raise argparse.ArgumentTypeError("0.1 to 86400 seconds")
     return int(value) if value == int(value) else value
 

@@ -14,7 +14,6 @@ import fcntl
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,20 +59,29 @@ def write(target: Path, about: dict[str, Any], nvs: bytes, vfs: bytes, replace: 
     if not target.parent.is_dir():
         raise BoardError(f"{target.parent} is no folder", hint=f"mkdir -p {target.parent}")
     about = about | {"format": FORMAT, "sha256": {NVS: _digest(nvs), VFS: _digest(vfs)}}
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))  # mode 0700
+    prefix = f".{target.name}."
+    draft = private.draft(target.parent, prefix)
+    old = None
     try:
         private.write(draft / NVS, nvs)
         private.write(draft / VFS, vfs)
         text = json.dumps(about, indent=1, sort_keys=True) + "\n"
         private.write(draft / ABOUT, text.encode())
         if target.exists():
-            if mac := _given_before(target, about):
-                note_given(draft, mac)
-            private.remove(target)
+            with held(target):
+                if mac := _given_before(target, about):
+                    note_given(draft, mac)
+                old = private.draft(target.parent, prefix)
+                os.rename(target, old)
         os.rename(draft, target)
     except BaseException:
+        # Which board got the secret is known to the one of before alone.
+        if old is not None and not target.exists():
+            os.rename(old, target)
         private.remove(draft)
         raise
+    if old is not None:
+        private.remove(old)
 
 
 def read(path: Path) -> Bundle:

@@ -113,4 +113,5 @@ def file_system(
 
 def as_json(value: object) -> bytes:
     """As it lies on a board."""
-    return json.dumps(value, sort_keys=True).encode() + b"\n"
+    # Of an escaped character beyond U+FFFF the board would make two others.
+    return json.dumps(value, sort_keys=True, ensure_ascii=False).encode() + b"\n"

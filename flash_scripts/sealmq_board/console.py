@@ -50,7 +50,7 @@ class Console:
                 hint = "end what else reads it (logs, a terminal)"
             else:
                 why = f"the port does not open: {_plain(error)}"
-                hint = "end what else reads it; your user has to be in the group dialout"
+                hint = self.port.hint
             raise BoardError(f"{self.port.name}: {why}", hint=hint) from None
 
     def __enter__(self) -> Self:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import private
-from .errors import BoardError, UsageError
+from .errors import BoardError, UsageError, plain
 from .nvs_image import LARGEST
 
 SUFFIX = ".sealmq.json"
@@ -80,8 +80,12 @@ def given(args: argparse.Namespace) -> Enrolment | None:
 
 
 def digest(who: Enrolment) -> str:
-    """Which secret it is: 32 random bytes are among what this is the digest of."""
-    return hashlib.sha256(who.raw).hexdigest()
+    """Which secret it is, of which client: 32 random bytes are among what this is the digest of.
+
+    The rest of the file, the mediator's address say, is none of it.
+    """
+    ps = json.loads(who.raw)["ps"]
+    return hashlib.sha256(f"{who.site} {who.client} {ps}".lower().encode()).hexdigest()
 
 
 def of(archive: str, identity: str, client: str) -> Enrolment:
@@ -196,7 +200,7 @@ def parsed(raw: bytes) -> Enrolment:
     """The fields of SPEC.md 7.1, checked. ValueError: one is wrong; its content is not told."""
     try:
         fields = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("not JSON") from None
     if not isinstance(fields, dict):
         raise ValueError("no JSON object")
@@ -213,9 +217,9 @@ def parsed(raw: bytes) -> Enrolment:
     host, port = mediator.get("host"), mediator.get("port")
     _that(isinstance(host, str) and bool(host), "mediator.host", "a name or an address")
     _that(_number(port, 1 << 16) and port != 0, "mediator.port", "1 to 65535")
-    return Enrolment(
-        raw, fields["site"], fields["client"], fields.get("name", ""), str(host), int(port or 0)
-    )
+    # One that a board holds may call itself anything.
+    name = plain(fields.get("name", ""))
+    return Enrolment(raw, fields["site"], fields["client"], name, str(host), int(port or 0))
 
 
 def wifi(path: str) -> bytes:
@@ -223,7 +227,10 @@ def wifi(path: str) -> bytes:
     if path == "ask":
         if not sys.stdin.isatty():
             raise UsageError("--wifi ask without a terminal", hint="--wifi FILE, or - for stdin")
-        fields: Any = {"ssid": input("Wi-Fi name: "), "key": getpass.getpass("Wi-Fi key: ")}
+        try:
+            fields: Any = {"ssid": input("Wi-Fi name: "), "key": getpass.getpass("Wi-Fi key: ")}
+        except EOFError:
+            raise BoardError("no Wi-Fi was typed", hint="again, or --wifi FILE") from None
     else:
         raw = sys.stdin.buffer.read(LARGEST + 1) if path == "-" else _read(Path(path), LARGEST)
         mode = None if path == "-" else private.others_can_read(Path(path))
@@ -242,19 +249,26 @@ def wifi(path: str) -> bytes:
     if not isinstance(fields, dict) or set(fields) != {"ssid", "key"}:
         raise BoardError(f"{path} is no Wi-Fi file: it has other members", right)
     ssid, key = fields["ssid"], fields["key"]
-    if not isinstance(ssid, str) or not 1 <= len(ssid.encode()) <= 32:
+    if not is_text(ssid) or not 1 <= len(ssid.encode()) <= 32:
         raise BoardError("the Wi-Fi name (ssid) is not of 1 to 32 bytes", right)
     if not isinstance(key, str) or not _wifi_key(key):
         raise BoardError("the Wi-Fi key is none of WPA", right)
-    return json.dumps({"ssid": ssid, "key": key}).encode()
+    # As it is: of a character beyond U+FFFF the board's JSON would make two others.
+    return json.dumps({"ssid": ssid, "key": key}, ensure_ascii=False).encode()
+
+
+def is_text(value: object) -> bool:
+    """Whether it is a text, and UTF-8 has all of it."""
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
 def address(word: str) -> tuple[str, int]:
     """host:port of an operator. UsageError: it is none."""
-    host, _, port = word.rpartition(":")
-    host = host.strip("[]")
-    if not re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", host) or not port.isdecimal():
-        raise UsageError(f"{word!r} is no address", "host:port")
+    # Of IPv6 without brackets the last group would be the port.
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]{1,253})):([0-9]{1,5})", word)
+    if not found:
+        raise UsageError(f"{word[:300]!r} is no address", "host:port, of IPv6 [host]:port")
+    host, port = found[1] or found[2], found[3]
     if not 0 < int(port) < 65536:
         raise UsageError(f"port {port}", "1 to 65535")
     return host, int(port)

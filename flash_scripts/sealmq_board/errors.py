@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
 
@@ -71,7 +72,7 @@ def report(error: BaseException) -> int:
 
 def words(error: BaseException) -> tuple[str, str | None]:
     """The line and the hint for an error."""
-    text = " ".join(str(error).split())
+    text = plain(" ".join(str(error).split()))
     if isinstance(error, BoardError):
         return text, error.hint
     if isinstance(error, OSError):
@@ -83,6 +84,11 @@ def words(error: BaseException) -> tuple[str, str | None]:
         f"internal error, {type(error).__name__}: {text}",
         "this is a defect of SealMQ; SEALMQ_DEBUG=1 shows where it happened",
     )
+
+
+def plain(text: str) -> str:
+    """A text of a board's, which may be anybody's, as a terminal can show it: it moves nothing."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", text)
 
 
 def _os_hint(error: OSError) -> str | None:

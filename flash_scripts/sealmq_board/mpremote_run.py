@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from . import private
 from .console import Console
-from .errors import BoardError, NoAnswer
+from .errors import BoardError, NoAnswer, plain
 from .ports import Port
 from .programs import Programs
 
@@ -197,13 +197,30 @@ def _answers(out: str) -> list[Answer]:
         _, mark, text = line.partition(MARK)
         if mark:
             try:
-                found.append(json.loads(text))
+                found.append(_plain(json.loads(text)))
             except ValueError:
                 raise BoardError(
                     "what the board answers does not arrive whole",
                     hint="another program reads the same port, or the cable is bad",
                 ) from None
     return [answer for answer in found if isinstance(answer, dict)]
+
+
+def _plain(said: Any) -> Any:
+    if isinstance(said, str):
+        return plain(said)
+    if isinstance(said, list):
+        return [_plain(each) for each in said]
+    if isinstance(said, dict):
+        return {plain(key): _plain(each) for key, each in said.items()}
+    return said
+
+
+def _full(port: Port) -> BoardError:
+    return BoardError(
+        f"{port.name}: the board's file system is full",
+        hint=f"remove files of yours: mpremote connect {port.url} ls, then rm",
+    )
 
 
 # mpremote's words and the board's, in ours. Only a script's own answer is told of what it did:
@@ -216,15 +233,15 @@ def _error(port: Port, answers: list[Answer], text: str) -> BoardError:
         if kind == "MemoryError":
             return NoMemory(f"{port.name}: the board is out of memory", hint="sealmq board reset")
         if why.startswith(("[Errno 28]", "28")):
-            hint = "the board's file system is full: mpremote connect PORT df"
-        elif kind == "ImportError":
+            return _full(port)
+        if kind == "ImportError":
             hint = "this board has no MicroPython for an ESP32, or was not provisioned"
         return BoardError(f"{port.name}: the board says {kind} {why}".rstrip(), hint=hint)
+    if "No space left on device" in text or "ENOSPC" in text:
+        return _full(port)
     if "failed to access" in text or "could not open port" in text:
-        return BoardError(
-            f"{port.name}: the port is busy or not yours",
-            hint="end what else reads it (logs, a terminal); your user has to be in group dialout",
-        )
+        away = "nobody answers there" if "://" in port.url else "the port is busy or not yours"
+        return BoardError(f"{port.name}: {away}", hint=port.hint)
     if "could not enter raw repl" in text or "could not exec" in text:
         return NoAnswer(
             f"{port.name}: no MicroPython answers",

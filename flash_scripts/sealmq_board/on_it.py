@@ -89,6 +89,7 @@ def look(port: Port, digests: bool = False) -> OnIt:
     if not about:
         raise BoardError(f"{port.name}: the board does not say what it is")
     there = first(answers, "slots")
+    app = first(answers, "app").get("app")
     return OnIt(
         name=port.name,
         about=about,
@@ -98,7 +99,7 @@ def look(port: Port, digests: bool = False) -> OnIt:
         slot=str(there.get("slot", "")),
         trying=bool(there.get("trying")),
         nvs=first(answers, "enrolled"),
-        app=first(answers, "app").get("app"),
+        app=app if isinstance(app, dict) else None,
         programs=dict(first(answers, "programs").get("programs", {})),
         files={a["file"]: a["sha256"] for a in answers if "file" in a},
     )

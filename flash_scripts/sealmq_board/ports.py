@@ -44,6 +44,13 @@ class Port(NamedTuple):
         real = os.path.realpath(self.url)
         return not self.url.startswith("socket://") and not real.startswith("/dev/pts/")
 
+    @property
+    def hint(self) -> str:
+        """What to do when it does not open."""
+        if self.url.startswith(_URLS):
+            return "is that its address? start the virtual board or the serial server"
+        return "end what else reads it (logs, a terminal); your user has to be in the group dialout"
+
 
 def found() -> list[Found]:
     """All USB serial ports, by port."""

@@ -4,6 +4,7 @@ use, also on an error or Ctrl-C. What a kill leaves behind goes at the next run.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import shutil
@@ -23,13 +24,20 @@ def folder(room: int = 0) -> Iterator[Path]:
     the end."""
     disk = tempfile.gettempdir()
     for place in filter(None, (*_IN_MEMORY, disk)):
-        _sweep(Path(place))
+        _sweep(Path(place), _NAME)
     base = next((place for place in _IN_MEMORY if _has(place, room)), disk)
-    made = Path(tempfile.mkdtemp(prefix=f"{_NAME}{os.getpid()}-", dir=base))  # mode 0700
+    made = draft(Path(base), _NAME)
     try:
         yield made
     finally:
         remove(made)
+
+
+def draft(base: Path, prefix: str) -> Path:
+    """A new folder, mode 0700, whose name says which run's it is. What killed runs have left under
+    this prefix goes."""
+    _sweep(base, prefix)
+    return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=base))
 
 
 def write(path: Path, content: bytes) -> None:
@@ -79,9 +87,9 @@ def _has(place: str, room: int) -> bool:
 
 
 # Removes what killed runs of ours left behind.
-def _sweep(base: Path) -> None:
-    for path in base.glob(f"{_NAME}*"):
-        pid = re.match(re.escape(_NAME) + r"(\d+)-", path.name)
+def _sweep(base: Path, prefix: str) -> None:
+    for path in base.glob(f"{glob.escape(prefix)}*"):
+        pid = re.match(re.escape(prefix) + r"(\d+)-", path.name)
         with contextlib.suppress(OSError):
             if pid and path.lstat().st_uid == os.getuid() and not _alive(int(pid[1])):
                 remove(path)

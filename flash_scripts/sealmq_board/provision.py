@@ -71,7 +71,10 @@ def run(args: argparse.Namespace) -> int:
     there = look(port, digests=True)
     _check(there, who, args.replace)
     secrets = _secrets(args, who)
-    if who and not args.mediator and there.arch not in HOST_ARCHS:
+    # At the same site it keeps the address that it was given in place of the enrolment's.
+    stays = who and there.client.get("site") == who.site
+    told = args.mediator or (stays and there.nvs.get("mediator"))
+    if who and not told and there.arch not in HOST_ARCHS:
         build.warn_of_address(who)
     steps = [*_files(there, args), Run("secrets", secrets)]
     answers = work(port, steps)

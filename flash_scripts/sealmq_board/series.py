@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import csv
 import datetime
+import errno
 import fcntl
 import json
 import os
@@ -36,6 +37,7 @@ class Record:
     """Which client is on which board. `path` is ours alone while it is open."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,7 +68,7 @@ class Record:
         os.close(self._fd)
 
     def write(self, who: Enrolment, mac: str, outcome: str) -> None:
-        """On disk when this returns."""
+        """On disk when this returns. OSError: it is not."""
         key = enrolment.digest(who)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         row = {
@@ -79,7 +81,12 @@ class Record:
             "mac": mac,
             "outcome": outcome,
         }
-        os.write(self._fd, json.dumps(row).encode() + b"\n")
+        line = json.dumps(row).encode() + b"\n"
+        end = os.fstat(self._fd).st_size
+        # On a full disk a part of it may be written, and no error told.
+        if os.write(self._fd, line) != len(line):
+            os.ftruncate(self._fd, end)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         os.fsync(self._fd)
         self._note(key, mac, outcome)
 
@@ -123,6 +130,7 @@ def clients(args: argparse.Namespace) -> list[Enrolment]:
 
 def _names(path: Path) -> list[str]:
     try:
+        # -sig: a spreadsheet may have put a byte order mark in front.
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             if "name" not in (reader.fieldnames or ()):

@@ -58,6 +58,19 @@ def test_a_wifi_key_is_asked_for_and_not_shown(tmp_path: Path) -> None:
     assert json.loads(found[("sealmq", "wifi")]) == {"ssid": "workshop", "key": WIFI_KEY}
 
 
+def test_who_ends_the_questions_is_told_so(tmp_path: Path) -> None:
+    target = tmp_path / "m7.board"
+    code, shown = at_terminal(
+        *("build", "--enrolment", enrolment(tmp_path), "--wifi", "ask", "--topic", "a/b"),
+        *("--files", client_sets(tmp_path / "sets"), "-o", target),
+        answers=[("Wi-Fi name: ", "\x04")],  # Ctrl-D
+    )
+    assert code == 1
+    assert "no Wi-Fi was typed" in shown
+    assert "internal error" not in shown
+    assert not target.exists()
+
+
 @pytest.mark.full
 def test_who_holds_another_clients_enrolment_is_asked_about(tmp_path: Path) -> None:
     firmware = firmware_file(tmp_path, size=600_000)

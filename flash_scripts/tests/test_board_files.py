@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import subprocess
@@ -12,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from board_things import client_sets
-from sealmq_board import build, client_files, littlefs, provision
+from board_things import SITE, client_sets, enrolment
+from sealmq_board import build, cli, client_files, littlefs, provision
+from sealmq_board import enrolment as enrolments
 from sealmq_board.errors import BoardError
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 0x200000
+APP = ("every", "qos", "subscribe", "purpose")
 FILES = {
     "/boot.py": b"print(1)\n",
     "/sealmq/a/sealmq_device/__init__.mpy": bytes(range(256)) * 100,
@@ -130,6 +133,49 @@ def test_a_topic_to_publish_to_has_no_wildcard(topic: str) -> None:
         build.app_settings(given)
 
 
+@pytest.mark.parametrize("bits", [64, 32])
+def test_micropython_reads_each_character_as_it_was_given(bits: int, tmp_path: Path) -> None:
+    """A character beyond U+FFFF would be two of another kind to its JSON."""
+    name = "h\u00fctte \U0001f3e0"
+    path = tmp_path / "wifi.json"
+    path.touch(0o600)
+    path.write_text(json.dumps({"ssid": name, "key": "12345678"}))
+    names = ("app", "every", "qos", "subscribe", "purpose")
+    given = argparse.Namespace(topic=name + "/t", **dict.fromkeys(names))
+    app = client_files.as_json(build.app_settings(given))
+    raws = [enrolments.wifi(str(path)), app]
+    program = f"import json\nfor raw in {raws!r}:\n    print(json.loads(raw))"
+    done = subprocess.run(
+        [ROOT / f"build/micropython/bin/micropython{bits}", "-c", program],
+        capture_output=True,
+        check=True,
+    )
+    wifi, topic = (ast.literal_eval(line) for line in done.stdout.decode().splitlines())
+    assert (wifi["ssid"], topic["topic"]) == (name, name + "/t")
+
+
+@pytest.mark.parametrize(
+    ("app", "says"),
+    [
+        ({"every": 0}, "every is 0"),
+        ({"every": "10"}, "every is '10'"),
+        ({"every": True}, "every is True"),
+        ({"qos": 2}, "qos is 2"),
+        ({"topic": None}, "topic is None"),
+        ({"subscribe": ["a"]}, "subscribe is"),
+        ({"purpose": 1}, "purpose is 1"),
+    ],
+)
+def test_what_no_board_can_do_is_not_brought_to_one(
+    app: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "app.json"
+    path.write_text(json.dumps({"topic": "a/b", "mine": 1} | app))
+    given = argparse.Namespace(app=str(path), **dict.fromkeys(("topic", *APP)))
+    with pytest.raises(BoardError, match=says):
+        build.app_settings(given)
+
+
 def test_what_a_board_that_keeps_its_files_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """For `sealmq board provision --mediator mdns`."""
     finding = "sealmq_device/finding.mpyz"
@@ -158,3 +204,38 @@ def test_a_set_that_lacks_something_is_refused(tmp_path: Path) -> None:
     (sets / "x64/sealmq_spec/__init__.mpy").unlink()
     with pytest.raises(BoardError, match="has no sealmq_spec"):
         client_files.client_set("everything", "x64", sets)
+
+
+@pytest.mark.parametrize(
+    ("site", "kept", "warns"),
+    [
+        (SITE, "10.0.0.9:1884", False),
+        (SITE, "", True),
+        ("0a0b0c0e", "10.0.0.9:1884", True),  # goes with the other site
+    ],
+)
+def test_an_address_that_a_board_keeps_is_none_to_warn_of(
+    site: str,
+    kept: str,
+    warns: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    at = {"mediator": {"number": 1, "host": "127.0.0.1", "port": 1883}}
+    file = enrolment(tmp_path, 7, at)
+    held = {"client": 7, "name": "m7", "site": site}
+    there: Any = SimpleNamespace(
+        name="0001",
+        about={},
+        arch="xtensawin",
+        programs={},
+        client=held,
+        nvs={"enrolled": True, "mediator": kept},
+    )
+    monkeypatch.setattr(provision, "look", lambda port, digests: there)
+    monkeypatch.setattr(provision, "work", lambda port, steps: [{"secrets": True}])
+    monkeypatch.setattr(provision, "_files", lambda there, args: [])
+    words = ["--port", "/dev/null", "--enrolment", str(file), "--replace", "--no-start"]
+    assert cli.main(["provision", *words]) == 0
+    assert ("warning: the mediator's address is 127.0.0.1" in capsys.readouterr().err) == warns

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import socket
 from types import SimpleNamespace
 
 import pytest
 
-from sealmq_board import cli, ports
+from sealmq_board import cli, enrolment, ports
 from sealmq_board.errors import BoardError, UsageError
 
 
@@ -114,3 +115,38 @@ def test_a_pico_is_known_by_its_usb(monkeypatch: pytest.MonkeyPatch) -> None:
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize("patience", ["0", "1"])
+def test_who_does_not_answer_at_an_address_is_no_port_of_this_host(
+    patience: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        url = f"socket://127.0.0.1:{taken.getsockname()[1]}"
+        assert cli.main(["info", "--port", url, "--patience", patience]) == 1
+    said = capsys.readouterr().err
+    assert f"{url}: " in said
+    assert "start the virtual board or the serial server" in said
+    assert "dialout" not in said
+
+
+@pytest.mark.parametrize(
+    ("word", "held"),
+    [
+        ("10.0.0.9:1884", "10.0.0.9:1884"),
+        ("[fd00::1]:1884", "fd00::1:1884"),
+        ("fd00::1", None),  # whose last group is no port
+        ("::1", None),
+        ("[fd00::1]", None),
+        ("h:0", None),
+        ("h:" + "9" * 5000, None),
+        ("mdns:1x", None),
+    ],
+)
+def test_addresses_of_mediators(word: str, held: str | None) -> None:
+    if held is None:
+        with pytest.raises(UsageError):
+            enrolment.mediator(word)
+    else:
+        assert enrolment.mediator(word) == held

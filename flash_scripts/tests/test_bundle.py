@@ -18,7 +18,7 @@ import pyrage
 import pytest
 
 from board_things import SECRET, WIFI_KEY, built, client_sets, command, enrolment, mode, wifi
-from sealmq_board import bundle, littlefs, nvs_image, private
+from sealmq_board import bundle, cli, littlefs, nvs_image, private
 from sealmq_board import enrolment as enrolments
 from sealmq_board.errors import BoardError
 
@@ -270,11 +270,47 @@ def test_who_got_the_secret_is_known_to_the_next_bundle_with_it(tmp_path: Path) 
             bundle.given_to(target)
     (target / bundle.GIVEN).unlink()
     bundle.note_given(target, "02:00:00:00:00:01")
-    # Another secret has been given to nobody.
+    # So it is where the same secret came in another file.
     again = words(tmp_path, target, "--replace")
+    enrolment(tmp_path, 7, {"mediator": {"number": 1, "host": "10.9.9.9", "port": 1883}})
+    assert command(*again).returncode == 0
+    assert bundle.given_to(target) == "02:00:00:00:00:01"
+    # Another secret has been given to nobody.
     enrolment(tmp_path, 7, {"ps": "77" * 32})
     assert command(*again).returncode == 0
     assert bundle.given_to(target) == ""
+
+
+def test_who_got_the_secret_is_known_behind_a_build_that_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the last moment: as it removes the bundle of before."""
+    target = built(tmp_path)
+    bundle.note_given(target, "02:00:00:00:00:01")
+    real = private.remove
+
+    def removed(made: Path) -> None:
+        real(made)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(private, "remove", removed)
+    again = list(map(str, words(tmp_path, target, "--replace")))
+    assert cli.main(again) == 130
+    assert bundle.given_to(target) == "02:00:00:00:00:01"
+    assert bundle.read(target).client == "client 7 (m7)"
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_bundle_that_is_being_flashed_is_not_built_anew(tmp_path: Path) -> None:
+    """It would be the new one's secret that goes once the old one is on the board."""
+    target = built(tmp_path)
+    before = everything(target)
+    with bundle.held(target):
+        done = command(*words(tmp_path, target, "--replace"))
+    assert done.returncode == 1
+    assert "is being flashed by another run" in done.stderr
+    assert everything(target) == before
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -312,6 +348,33 @@ def test_a_build_that_is_stopped_leaves_nothing(tmp_path: Path, number: signal.S
         running.send_signal(number)
         assert running.wait(30) == (130 if number == signal.SIGINT else 143)
     assert not list(tmp_path.glob("*.board")) + list(tmp_path.glob(".*"))
+
+
+def test_what_a_killed_build_left_goes_at_the_next_one(tmp_path: Path) -> None:
+    target = tmp_path / "m7.board"
+    script = (
+        "import os, signal, sys\n"
+        "from sealmq_board import cli, private\n"
+        "real = private.write\n"
+        "def write(path, content):\n"
+        "    real(path, content)\n"
+        "    if path.name == 'vfs.bin':\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "private.write = write\n"
+        "sys.exit(cli.main(sys.argv[1:]))\n"
+    )
+    given = [sys.executable, "-c", script, *map(str, words(tmp_path, target))]
+    assert subprocess.run(given, check=False).returncode == -signal.SIGKILL
+    (draft,) = tmp_path.glob(".*")
+    kept = tmp_path / "second name"
+    os.link(draft / "nvs.bin", kept)
+    assert SECRET[:40].encode() in kept.read_bytes()
+    # Of a run that goes on it is left alone.
+    other = tmp_path / f".m7.board.{os.getpid()}-x"
+    other.mkdir()
+    assert command(*words(tmp_path, target)).returncode == 0
+    assert list(tmp_path.glob(".*")) == [other]
+    assert not kept.read_bytes().strip(b"\0")
 
 
 def test_a_bundle_that_is_not_as_built_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from sealmq_board import mpremote_run
+from sealmq_board import errors, mpremote_run
+from sealmq_board.enrolment import parsed
 from sealmq_board.errors import BoardError
 from sealmq_board.mpremote_run import Copy, Run, program
 from sealmq_board.ports import Port
@@ -212,7 +213,7 @@ ERRORS = (
     ('print("mpremote: could not enter raw repl"); sys.exit(1)', "no MicroPython", "reset button"),
     ('sys.exit("OSError: [Errno 5] Input/output")', "broke", "cable"),
     ('say(error="MemoryError", text=""); sys.exit(1)', "out of memory", "board reset"),
-    ('say(error="OSError", text="28"); sys.exit(1)', "OSError 28", "full"),
+    ('say(error="OSError", text="28"); sys.exit(1)', "file system is full", "remove files"),
     ('say(error="ImportError", text="no esp32"); sys.exit(1)', "ImportError", "MicroPython for"),
     ('print(M + "{secr"); sys.exit(1)', "arrive whole", "cable"),
     ("sys.exit('it thinks otherwise')", "it thinks otherwise", "again"),
@@ -280,3 +281,22 @@ def test_a_pico_w_gets_files_for_its_processor(
     assert wrong in said
     if "or later" in wrong:
         assert "hold BOOTSEL while you plug it in" in said
+
+
+def test_what_a_board_says_moves_nothing_at_a_terminal() -> None:
+    """Whoever has made it may have it call itself anything."""
+    name = "m1\x1b[2J\x9bm\r\n"
+    said = {"enrolment": {"name": name, "client": 7}, "last": ["\x07", None], "gr\u00fcn": True}
+    [answer] = mpremote_run._answers(mpremote_run.MARK + json.dumps(said))
+    assert answer == {
+        "enrolment": {"name": "m1?[2J?m??", "client": 7},
+        "last": ["?", None],
+        "gr\u00fcn": True,
+    }
+    assert errors.words(BoardError(f"the board says {name}"))[0] == "the board says m1?[2J?m"
+    held = {"sealmq": 1, "site": "0a0b0c0d", "client": 7, "ps": SECRET, "name": name}
+    mediator = {"number": 1, "host": "h", "port": 1}
+    raw = json.dumps(held | {"mediator": mediator}).encode()
+    assert parsed(raw).name == "m1?[2J?m??"
+    with pytest.raises(ValueError, match="not JSON"):
+        parsed(b"[" * 4000)

@@ -97,6 +97,35 @@ def test_who_is_not_asked_is_not_overwritten(board: Living, tmp_path: Path) -> N
     board.well("provision", *TOPIC, "--replace", "--no-start")
 
 
+def test_a_board_that_goes_to_another_site_forgets_the_address_of_the_first(
+    board: Living, tmp_path: Path
+) -> None:
+    one = board_things.enrolment(tmp_path)
+    at = ("--mediator", "10.0.0.9:1884")
+    board.well("provision", "--enrolment", one, *TOPIC, *at, "--no-start")
+    # A new secret at the same site: the mediator is where it was.
+    rotated = board_things.enrolment(tmp_path, 7, {"ps": "77" * 32})
+    board.well("provision", "--enrolment", rotated, "--no-start")
+    assert board.nvs()["mediator"] == b"10.0.0.9:1884"
+    other = board_things.enrolment(tmp_path, 7, {"site": "0a0b0c0e"})
+    board.well("provision", "--enrolment", other, "--replace", "--no-start")
+    assert "mediator" not in board.nvs()
+    assert board.info()["mediator"] == ""
+
+
+@pytest.mark.parametrize("text", ["def read(:", "x = 1"])
+def test_a_board_whose_files_are_broken_is_mended(text: str, board: Living, tmp_path: Path) -> None:
+    """Copied by hand and cut off, say: what is loaded of it is none either."""
+    file, _ = board_things.enrolment(tmp_path), board_things.wifi(tmp_path)
+    execute(board, f"f = open('/sealmq_slots.py', 'w'); f.write({text!r}); f.close()")
+    execute(board, "f = open('/boot.py', 'w'); f.write('import sealmq_slots'); f.close()")
+    execute(board, "f = open('/app.json', 'w'); f.write('[1]'); f.close()")
+    board.well("reset")
+    assert board.info()["app"] is None
+    board.well("info", "--no-start")
+    whole(board, file)
+
+
 def execute(board: Living, text: str) -> None:
     """A line on the board, by mpremote as anybody runs it."""
     words = ["-m", "mpremote", "connect", board.port, "resume", "exec", text]
@@ -216,3 +245,18 @@ def test_what_is_wiped_is_in_no_bit_of_the_flash(board: Living, tmp_path: Path) 
     assert refused.returncode == 1
     assert "does not say whose it is" in refused.stderr
     assert "its client, if it had one, is still" in board.well("wipe", "--keep-enabled", "--yes")
+
+
+def test_a_full_file_system_is_told_as_such(board: Living, tmp_path: Path) -> None:
+    execute(
+        board,
+        "f = open('/mine', 'w')\nfor _ in range(485): f.write('x' * 4096)\nf.close()",
+    )
+    file, wifi = board_things.enrolment(tmp_path), board_things.wifi(tmp_path)
+    refused = board.run("provision", "--enrolment", file, "--wifi", wifi, *TOPIC)
+    assert refused.returncode == 1
+    assert "the board's file system is full" in refused.stderr
+    assert "run it again" not in refused.stderr
+    assert 0 <= board.info("--no-start")["free"] < 0x200000
+    execute(board, "import os; os.remove('/mine')")
+    whole(board, file)

@@ -134,6 +134,15 @@ def test_after_a_rotation_a_client_is_free_for_another_board(place: Place) -> No
     assert place.got[MACS[3]] == "m3"
 
 
+def test_files_that_were_written_anew_are_of_the_same_clients(place: Place) -> None:
+    """Their mediator has another address by now; who has a board has it still."""
+    assert place.flash((MACS[0], ""), (MACS[1], "cut")) == 1
+    for n in (1, 2, 3):
+        enrolment(place.folder, n, {"mediator": {"number": 1, "host": "10.9.9.9", "port": 1883}})
+    assert place.flash((MACS[2], ""), (MACS[1], "")) == 0
+    assert place.got == {MACS[0]: "m1", MACS[2]: "m3", MACS[1]: "m2"}
+
+
 def test_a_record_is_of_one_run_and_nothing_else_is_taken_for_one(
     tmp_path: Path,
 ) -> None:
@@ -146,6 +155,35 @@ def test_a_record_is_of_one_run_and_nothing_else_is_taken_for_one(
     with pytest.raises(BoardError, match="line 1, is no line of such a record"):
         series.Record(path)
     assert path.read_text() == "name,label\n"
+
+
+def test_a_full_disk_gives_no_client_to_two_boards(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a line that does not fit a part is written, and no error told."""
+    assert place.flash((MACS[0], "")) == 1
+    real = os.write
+    full = [True]
+
+    def write(fd: int, raw: bytes) -> int:
+        return real(fd, raw[:40] if full[0] and raw.startswith(b'{"at"') else raw)
+
+    monkeypatch.setattr(os, "write", write)
+    assert place.flash((MACS[1], "")) == 1
+    told = capsys.readouterr()
+    assert "no space left on device" in told.err.lower()
+    assert told.out.count("done") == 1
+    full[0] = False
+    assert place.flash((MACS[2], ""), (MACS[1], "")) == 0
+    assert place.got == {MACS[0]: "m1", MACS[2]: "m2", MACS[1]: "m3"}
+    assert place.flash() == 0
+
+
+def test_a_csv_file_of_a_spreadsheet(place: Place) -> None:
+    """Which puts a mark of byte order in front."""
+    place.csv.write_text("name,label\nm1,s\n", encoding="utf-8-sig")
+    assert place.flash((MACS[0], "")) == 0
+    assert place.got == {MACS[0]: "m1"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import time
+import traceback
 import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,13 @@ class Socket(socket.socket):
                 break
             done += n
         return done
+
+    def recv(self, n: int, flags: int = 0) -> bytes:
+        """What is there, at most n bytes."""
+        try:
+            return super().recv(n, flags)
+        except TimeoutError as error:
+            raise OSError(errno.ETIMEDOUT) from error
 
     def write(self, buf: Any, at: int = 0, n: int | None = None) -> int | None:
         """Sends buf[at:at+n]; how much of it went out, None: nothing yet."""
@@ -108,6 +116,7 @@ def main() -> None:
     module("micropython", const=lambda value: value)
     module("ustruct", **vars(struct))
     module("ubinascii", **vars(binascii))
+    vars(sys)["print_exception"] = lambda error: traceback.print_exception(error, file=sys.stdout)
     vars(socket)["socket"] = Socket
     module("usocket", **vars(socket))
     from peer_site import make

@@ -50,7 +50,7 @@ class Files:
         os.rename(path + ".new", path)
 
     def erase_key(self, key: str) -> None:
-        os.remove(self.PATHS[key])
+        os.remove(self.PATHS.get(key, "/-"))
 
     def commit(self) -> None:
         pass

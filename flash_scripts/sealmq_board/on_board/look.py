@@ -81,7 +81,7 @@ def slots() -> None:
         import sealmq_slots as s
 
         state = s.read()
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, SyntaxError):
         return
     say(slots=state, versions={n: s.version(n) for n in s.NAMES}, slot=s.slot, trying=s.trial)
 
@@ -141,7 +141,8 @@ def main(args: "dict[str, Any]") -> None:
         id=hexlify(machine.unique_id()).decode(),
     )
     stat = os.statvfs("/")
-    say(free=stat[0] * stat[3], size=stat[0] * stat[2])
+    # Littlefs counts some blocks twice: when all but full it has less than none left.
+    say(free=stat[0] * stat[3] if 0 <= stat[3] <= stat[2] else 0, size=stat[0] * stat[2])
     slots()
     nvs()
     app()

@@ -1,5 +1,6 @@
 # Makes a slot ready for files. args: slot ("": the one that is not active), keep (paths below it).
 import os
+import sys
 
 from .common import say
 
@@ -31,6 +32,8 @@ def clear(top: str, inside: str, keep: "Any") -> None:
 
 
 def main(args: "dict[str, Any]") -> None:
+    # What is loaded may be a file of before, or none at all.
+    sys.modules.pop("sealmq_slots", None)
     import sealmq_slots as slots
 
     name = args["slot"] or slots.withdraw()

@@ -60,8 +60,10 @@ def main(args: "dict[str, Any]") -> None:
             return
         if old and old != raw:
             # Keys of the one that it was, and where its mediator was. No nonce depends on them, nor
-            # on the boot counter, which stays.
-            for key in ("state", "found"):
+            # on the boot counter, which stays. At the same site the mediator is where it was said
+            # to be.
+            moved = before and now and before["site"] != now["site"]
+            for key in ("state", "found", "mediator") if moved else ("state", "found"):
                 try:
                     nvs.erase_key(key)
                     nvs.commit()

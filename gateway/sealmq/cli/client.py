@@ -246,7 +246,7 @@ def _wanted(args: argparse.Namespace) -> list[New]:
 def read_rows(path: Path) -> list[New]:
     """The rows of a CSV file: name and label, and if the first line names them kind and suite."""
     try:
-        # Spreadsheets begin a file of UTF-8 with a mark.
+        # -sig: a spreadsheet may have put a byte order mark in front.
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             columns = tuple(reader.fieldnames or ())

@@ -745,6 +745,15 @@ def test_of_rows_with_one_fault_none_is_added(
     assert [path.name for path in tmp_path.glob("*.sealmq.json")] == []
 
 
+def test_rows_of_a_spreadsheet_are_rows(site: MadeSite, tmp_path: Path) -> None:
+    """Which puts a byte order mark in front."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("name,label\nnew,m1-temp\n", encoding="utf-8-sig")
+    root = str(site.layout.root)
+    assert main(["client", "add", root, "--from", str(rows), "-o", str(tmp_path)]) == 0
+    assert site.config.clients["new"].label == "m1-temp"
+
+
 def test_a_steward_is_added_who_is_named_already(site: MadeSite, tmp_path: Path) -> None:
     """What counts is the file as it stands after the edit."""
     text = site.layout.config.read_text()
