@@ -95,12 +95,6 @@ def rows(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str | None, str]
     return [(row["mac"], row["name"], row["outcome"]) for row in told]
 
 
-def test_a_csv_file_may_begin_with_the_mark_that_spreadsheets_write(tmp_path: Path) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_bytes("\ufeffname,label\r\nm1,s\r\n".encode())
-    assert series._names(rows) == ["m1"]
-
-
 def test_a_run_that_was_cut_off_goes_on_where_it_was(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
