@@ -42,18 +42,19 @@ class Retention(NamedTuple):
                 found.append(name)
         return found[:AT_ONCE]
 
-    def _old(self, path: Path, now_ms: int, read: dict[str, int] | None) -> bool:
+    def _old(self, path: Path, now_ms: int, read: set[tuple[str, int]] | None) -> bool:
         try:
             seen = path.stat()
         except FileNotFoundError:  # it is open
             return False
         if seen.st_mtime_ns // 1_000_000 + self.keep_ms > now_ms:
             return False
-        return read is None or read.get(path.name) == seen.st_size
+        return read is None or (path.name, seen.st_size) in read
 
 
-def _read(path: Path) -> dict[str, int]:
-    return dict(_rows(path.read_text(encoding="utf-8", errors="replace")))
+# One name may stand there with several sizes: a copy that was read before it was whole.
+def _read(path: Path) -> set[tuple[str, int]]:
+    return set(_rows(path.read_text(encoding="utf-8", errors="replace")))
 
 
 def _rows(text: str) -> Iterator[tuple[str, int]]:

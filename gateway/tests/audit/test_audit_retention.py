@@ -90,7 +90,8 @@ def test_only_what_a_report_has_read_goes_where_the_site_says_so(
     sizes = [f"{file.name} {file.stat().st_size}\n" for file in old]
     # The third as it was before something came to it; then comes one that was read.
     sizes[2] = f"{old[2].name} {old[2].stat().st_size - 1}\n"
-    (report / READ).write_text("".join(sizes) + "torn")
+    # A copy of the first was read before it was whole.
+    (report / READ).write_text("".join(sizes) + f"{old[0].name} 9\ntorn")
     clock.now += 1000
     later(folder, clock, keep)
     assert [file.exists() for file in old] == [False, False, *[True] * (len(old) - 2)]
