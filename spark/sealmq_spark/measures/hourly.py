@@ -48,11 +48,13 @@ def hourly_in_all(rows: DataFrame) -> DataFrame:
     )
 
 
-def site_names(hourly: DataFrame) -> dict[str, str]:
-    """Of each site of the log, by its number: the name that its processes said last; the number
-    too where sites have one name, and alone where none was said."""
+def site_names(hourly: DataFrame, of_all_days: DataFrame) -> dict[str, str]:
+    """Of each site of `hourly`, by its number: the name that its processes said last, whenever that
+    was; the number too where sites have one name, and alone where none was said."""
     newest = F.max_by("name", "named_ms").alias("name")
-    found = hourly.groupBy("site").agg(newest).orderBy("site").collect()
+    there = F.broadcast(hourly.select("site").distinct())
+    named = of_all_days.join(there, "site", "left_semi")
+    found = named.groupBy("site").agg(newest).orderBy("site").collect()
     names = [row["name"] for row in found]
     return {
         row["site"]: row["site"]
