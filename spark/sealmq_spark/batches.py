@@ -13,6 +13,7 @@ lines and batches; the others are in OUT/state/lost.
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 import zlib
 from collections import Counter
@@ -71,7 +72,7 @@ def read(spark: SparkSession, out: Path, folder: Path, links: Sequence[Link]) ->
     left out, and those whose files are away."""
     state = State(out)
     done = state.files()
-    new = [link for link in links if link.name not in done and (folder / link.name).exists()]
+    new = [link for link in links if link.name not in done and os.path.exists(folder / link.name)]
     kinds = {link.name: _kind(folder / link.name) for link in new}
     if sum(link.bytes for link in new) > _APART:
         new.sort(key=lambda link: kinds[link.name])

@@ -216,7 +216,8 @@ def say_read(place: Place, short: Collection[str]) -> None:
         for one in _all_told(place)
         if _SEGMENT.fullmatch(name := Path(one["file"]).name)
         and one["file"] not in short
-        and os.path.lexists(place.links / one["name"])
+        # Of those that are gone there would be ever more.
+        and os.path.exists(place.links / one["name"])
     }
     replace(place.out / SEGMENTS, "".join(sorted(rows)), group=True)
 

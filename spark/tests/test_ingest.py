@@ -15,6 +15,7 @@ from lines_made import AUDIT, HIL, NONCE, numbered
 from sealmq_spark import batches
 from sealmq_spark.batches import LONGEST
 from sealmq_spark.errors import ReportError
+from sealmq_spark.found import files
 from sealmq_spark.ingest import ingest
 from sealmq_spark.measures.regressions_bench import of_bench
 from sealmq_spark.outputs import SEGMENTS
@@ -132,6 +133,14 @@ def test_whatever_lies_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
             ingest(spark, [str(logs)], out)
         assert "--fresh" in str(caught.value.hint)
         (out / "away").rename(out / part)
+
+
+def test_a_document_that_would_take_all_memory_is_left_out(tmp_path: Path) -> None:
+    """Whoever writes into a folder of logs would end each report."""
+    (tmp_path / "a.json").touch()
+    os.truncate(tmp_path / "a.json", (8 << 20) + 1)
+    (found,) = files([str(tmp_path)], tmp_path / "out")
+    assert found.reason == "a document of more than 8 MiB"
 
 
 def test_what_a_bench_measured_stays(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,12 +11,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from sealmq.site.reading import read_small
+
 from .reading import Log, order
 from .segment import CLOSED
 
 READ = "read-segments.txt"
 """In a report's folder: a line NAME BYTES for each closed segment that it has read whole."""
 AT_ONCE = 100
+_READ_BYTES, _DIGITS = 64 << 20, 18
 
 
 class Retention(NamedTuple):
@@ -53,12 +56,13 @@ class Retention(NamedTuple):
 
 
 # One name may stand there with several sizes: a copy that was read before it was whole.
+# Its maker is another user perhaps, who must not keep the log waiting, nor end it.
 def _read(path: Path) -> set[tuple[str, int]]:
-    return set(_rows(path.read_text(encoding="utf-8", errors="replace")))
+    return set(_rows(read_small(path, _READ_BYTES).decode(errors="replace")))
 
 
 def _rows(text: str) -> Iterator[tuple[str, int]]:
     for line in text.splitlines():
         name, _, size = line.partition(" ")
-        if size.isascii() and size.isdecimal():
+        if size.isascii() and size.isdecimal() and len(size) <= _DIGITS:
             yield name, int(size)
