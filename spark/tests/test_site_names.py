@@ -38,3 +38,11 @@ def test_of_some_days_a_site_has_the_name_that_it_said_before_them(spark: SparkS
     after = [record("stop", at=NOON + timedelta(days=40), site="000000aa")]
     some, every = (hourly(table(spark, lines)) for lines in (after, before + after))
     assert site_names(some, every) == {"000000aa": "factory"}
+
+
+def test_of_two_names_at_once_it_is_the_same_one_in_any_order(spark: SparkSession) -> None:
+    both = [record("start", site="000000aa", name=name) for name in ("factory", "lab")]
+    both.append(record("start", at=NOON + timedelta(hours=1), site="000000aa"))
+    for lines in (both, both[::-1]):
+        found = hourly(table(spark, lines))
+        assert site_names(found, found) == {"000000aa": "lab"}
