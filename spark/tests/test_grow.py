@@ -160,7 +160,8 @@ def reported(
     outcome = job.run(spark, [str(logs)], out, days=days)
     held: Everything = {"lists": Counter([json.dumps(outcome.lists, sort_keys=True)])}
     folders = {f"tables/{name}": out / "tables" / name for name in tables.TABLES}
-    for name, folder in {**folders, **{name: out / name for name in LOGS}}.items():
+    of_logs = {name: out / name for name in LOGS if (out / name).is_dir()}
+    for name, folder in {**folders, **of_logs}.items():
         found = spark.read.parquet(str(folder))
         found = found.select([each for each in found.columns if each[0] != "_"])
         held[name] = Counter(str(sorted(row.asDict().items())) for row in found.collect())
