@@ -13,6 +13,7 @@ lines and batches; the others are in OUT/state/lost.
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 import zlib
 from collections import Counter
@@ -46,7 +47,7 @@ _LINK, _KEY, _DIGEST = "_file AS file", "_key AS key", "_digest AS digest"
 _KEPT, _HELD, _REPEATED, _REST = "kept", "held", "again", "rest"
 _UNLIKE = ("id", "_key", "_digest", "key", "digest")
 _BROADCAST = 2_000_000
-# A day with so many files of fewer bytes is written anew.
+# What has so many files of fewer bytes, a day or a part of the state, is written anew.
 _FILES, _SMALL = 32, 1 << 20
 _HEAD = 1 << 13
 # Bytes beyond which each kind has batches of its own.
@@ -71,7 +72,7 @@ def read(spark: SparkSession, out: Path, folder: Path, links: Sequence[Link]) ->
     left out, and those whose files are away."""
     state = State(out)
     done = state.files()
-    new = [link for link in links if link.name not in done and (folder / link.name).exists()]
+    new = [link for link in links if link.name not in done and os.path.exists(folder / link.name)]
     kinds = {link.name: _kind(folder / link.name) for link in new}
     if sum(link.bytes for link in new) > _APART:
         new.sort(key=lambda link: kinds[link.name])
@@ -127,8 +128,12 @@ class _Batch:
         """Read all of these files, whose lines are `raw`, and commit it. main: the kind that most
         of them may be of."""
         self._grow(raw, main)
+        names = {link.name for link in links}
+        if len(list((self._out / FILES).glob("*"))) >= _FILES:
+            names |= self._state.files()
+            self._replaced.add(FILES)
         (self._staged / FILES).mkdir(parents=True)
-        (self._staged / FILES / "names.txt").write_text("".join(f"{link.name}\n" for link in links))
+        (self._staged / FILES / "names.txt").write_text("".join(f"{name}\n" for name in names))
         self._state.commit(self._record, self._replaced)
 
     def _grow(self, raw: DataFrame, main: str) -> None:
@@ -148,6 +153,20 @@ class _Batch:
             twice, kinds = self._resolved(main, suspects, met[_HELD])
         for name in MARKS:
             self._keep(name, main, late[name], twice if kinds[name] else None)
+        for name in (SIZES, BAD_LINES, LOST, AGAIN):
+            if _many(self._out / name):
+                self._write_anew(name)
+
+    def _write_anew(self, name: str) -> None:
+        """Stage all of it: each change adds some small files, and all are read each time."""
+        staged, whole = self._staged / name, self._work / "whole"
+        rows = self._stood(name)
+        if staged.is_dir():
+            rows = rows.unionAll(self._stored(staged, TABLES[name]))
+        self._write(rows.coalesce(1), whole)
+        shutil.rmtree(staged, ignore_errors=True)
+        whole.rename(staged)
+        self._replaced.add(name)
 
     def _suspects(self, raw: DataFrame) -> tuple[DataFrame, int]:
         """key, was: ids, as hashes, that come more than once, in this batch or beside what was read
@@ -425,8 +444,8 @@ def _small(frame: DataFrame, rows: int) -> DataFrame:
     return F.broadcast(frame) if rows <= _BROADCAST else frame
 
 
-def _many(day: Path) -> bool:
-    files = [path for path in day.iterdir() if path.name.endswith(".parquet")]
+def _many(folder: Path) -> bool:
+    files = [path for path in folder.glob("*.parquet") if path.name[0] not in "._"]
     return len(files) >= _FILES and sum(path.stat().st_size < _SMALL for path in files) >= _FILES
 
 

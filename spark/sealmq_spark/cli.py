@@ -21,7 +21,9 @@ from .errors import OK, ReportError, hear, report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from .job import Outcome
     from .outputs import Found, Place
+    from .page import Live
     from .progress import Steps
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -215,7 +217,11 @@ def _watched(args: argparse.Namespace, master: str | None, place: Place, found: 
             _spark(args, master, place, progress.Steps()) as spark,
         ):
             take()
-            again = partial(job.run, spark, args.logs, args.out, None, days)
+
+            def again(live: Live) -> Outcome:
+                place.check()
+                return job.run(spark, args.logs, args.out, None, days, live)
+
             watch(again, args.logs, args.out, every, say=say)
     except KeyboardInterrupt:  # before there was anything to watch
         pass

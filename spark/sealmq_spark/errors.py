@@ -16,6 +16,10 @@ FOUND = 1
 FAILED = 2
 INTERRUPTED = 130
 
+FRESH = (
+    "--fresh forgets it and reads all logs again; where some were deleted since, keep it and take "
+    "another --out"
+)
 _MEMORY = "give it more memory: --driver-memory 4g"
 _DISK = "free some space on that disk, then run it again: what was read stays read"
 # What is in Java's words -> ours, and what to do.

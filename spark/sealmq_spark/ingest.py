@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 
 from . import batches, locks
 from .contracts import fingerprint
-from .errors import ReportError
+from .errors import FRESH, ReportError
 from .found import DOCUMENT, DOCUMENT_BYTES, File, files, shown, unpacked
-from .outputs import SUMMARY
+from .outputs import SEGMENTS, SUMMARY, replace
 
 PACKED = 12
 """How much smaller gzip makes a log, about."""
@@ -42,7 +42,6 @@ class Place:
         self.files = out / "ingest" / "files.jsonl"
         self.refused = out / "ingest" / "refused.jsonl"
         self.state = out / "ingest" / "state.json"
-        self.read = out / "read-segments.txt"
 
 
 def ingest(spark: SparkSession, logs: Sequence[str], out: Path) -> None:
@@ -51,9 +50,7 @@ def ingest(spark: SparkSession, logs: Sequence[str], out: Path) -> None:
     place = _prepared(out)
     with locks.of_java(spark, place.out):
         _link(logs, place)
-        told = _all_told(place)
-        batches.read(spark, place.out, place.links, _links(told))
-        _say_read(place, told)
+        batches.read(spark, place.out, place.links, _links(_all_told(place)))
 
 
 def unread(logs: Sequence[str], out: Path) -> int:
@@ -109,7 +106,7 @@ def _same(old: Any, new: dict[str, Any], place: Place) -> None:
         return
     moved = isinstance(old, dict) and old.get("out") != new["out"]
     why = "was moved here" if moved else "is of another version of SealMQ"
-    raise ReportError(f"the report in {place.out} {why}", hint="--fresh reads all logs again")
+    raise ReportError(f"the report in {place.out} {why}", hint=FRESH)
 
 
 def _link(logs: Sequence[str], place: Place) -> None:
@@ -211,19 +208,18 @@ def _links(told: Sequence[Any]) -> list[batches.Link]:
     return [batches.Link(one["name"], one["bytes"]) for one in segments]
 
 
-def _say_read(place: Place, told: Sequence[Any]) -> None:
-    """For a gateway that deletes its segments once they were read: NAME BYTES of each. A file that
-    Spark could not read to its end is in it, too; `settle` says so.
-    """
+def say_read(place: Place, short: Collection[str]) -> None:
+    """For a gateway that deletes its segments once they were read: NAME BYTES of each. short: the
+    paths of files that were not read to their end."""
     rows = {
         f"{name} {one['bytes']}\n"
-        for one in told
+        for one in _all_told(place)
         if _SEGMENT.fullmatch(name := Path(one["file"]).name)
-        and os.path.lexists(place.links / one["name"])
+        and one["file"] not in short
+        # Of those that are gone there would be ever more.
+        and os.path.exists(place.links / one["name"])
     }
-    new = place.read.with_suffix(".new")
-    new.write_text("".join(sorted(rows)), encoding="utf-8")
-    new.replace(place.read)
+    replace(place.out / SEGMENTS, "".join(sorted(rows)), group=True)
 
 
 def _all_told(place: Place) -> list[Any]:

@@ -113,7 +113,9 @@ def _measured(
         for name in ("by_rule", "by_client"):  # of which the page's lists of decisions are made
             told[name] = of.made[name]
             found[f"rows {name}"] = found["rows decisions"]
-        found["sites"] = site_names(kept["audit"]) if found["kept audit"] else {}
+        found["sites"] = (
+            site_names(kept["audit"], of.of_all_days("hourly")) if found["kept audit"] else {}
+        )
     return told, found
 
 
@@ -172,14 +174,14 @@ def _summary(
 
 
 def _why(lists: Mapping[str, Rows], figures: Mapping[str, Any]) -> list[str]:
-    """What makes the exit code 1, in words; the first _TOLD of them. figures: how many there are,
-    since lists are bounded."""
-    found = [_regression(row) for row in lists["regressions"]]
-    found += [
+    """What makes the exit code 1, in words, the worst first; _TOLD of them. figures: how many there
+    are, since lists are bounded."""
+    found = [
         f"nonces: {row['repeated']} used twice under the key {row['key']}"
         for row in lists["nonces"]
         if row["repeated"]
     ]
+    found += [_regression(row) for row in lists["regressions"]]
     more = figures["regressions"] + figures[KEYS_REPEATED] - _TOLD
     return [*found[:_TOLD], f"and {more} more"] if more > 0 else found
 

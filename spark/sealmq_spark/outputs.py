@@ -7,6 +7,7 @@ state                   how far it was read (state.py)
 days                    what tables are made of, by day (tables.py)
 tables -> .tables-N     Parquet; all tables of a report change at once
 summary.json report.html  replaced by a rename, summary.json last
+read-segments.txt       what of a gateway's log was read whole, and may be deleted (settle.py)
 spark.log               what Java and Spark printed
 """
 
@@ -23,13 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from . import locks
-from .errors import ReportError
+from .errors import FRESH, ReportError
 from .found import MARK, OPEN, files
 
 TABLES = "tables"
 SUMMARY = "summary.json"
 PAGE = "report.html"
 LOG = "spark.log"
+SEGMENTS = "read-segments.txt"
 READ = (
     "ingest",
     "audit",
@@ -60,6 +62,13 @@ class Place:
 
     out: Path
     lock: int
+
+    def check(self) -> None:
+        """ReportError: it is not there any more, or is another one."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(self.out / MARK), os.fstat(self.lock)):
+                return
+        raise ReportError(f"somebody has taken {self.out} away", hint="begin again")
 
     @property
     def log(self) -> Path:
@@ -143,10 +152,7 @@ def _prepare(out: Path, lock: int, fresh: bool) -> None:
         _stamp(lock, _FORGETTING)
         _forget(out)
     elif mark not in (b"", _FORMAT):
-        raise ReportError(
-            f"the report in {out} was made by another version of SealMQ",
-            hint="--fresh reads everything again",
-        )
+        raise ReportError(f"the report in {out} was made by another version of SealMQ", hint=FRESH)
     _stamp(lock, _FORMAT)
     # Left by one that was killed.
     _remove(out / _SCRATCH)
@@ -161,7 +167,8 @@ def _stamp(lock: int, mark: bytes) -> None:
 
 
 def _forget(out: Path) -> None:
-    for name in (*READ, SUMMARY, PAGE, TABLES):
+    # First of all: what is forgotten is to be read again, and nobody may delete it.
+    for name in (SEGMENTS, *READ, SUMMARY, PAGE, TABLES):
         _remove(out / name)
     for old in out.glob(".tables-*"):
         _remove(old)
@@ -199,11 +206,33 @@ def as_json(summary: Mapping[str, Any]) -> str:
     return json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
 
 
-def replace(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a power cut, meets the old one or the new one."""
+def replace(path: Path, text: str, *, group: bool = False) -> None:
+    """Write a file so that a reader, or a power cut, meets the old one or the new one. group: a
+    group that may enter its folder may read it."""
     new = path.with_name(f".{path.name}.new")
     with new.open("w", encoding="utf-8", newline="\n") as file:
+        if group:
+            _for_group(file.fileno(), path.parent.stat())
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+    sync(path.parent)
+
+
+def _for_group(file: int, folder: os.stat_result) -> None:
+    if not folder.st_mode & stat.S_IXGRP:
+        return
+    with contextlib.suppress(PermissionError):  # not a group of ours: it is the owner's alone
+        os.fchown(file, -1, folder.st_gid)
+    if os.fstat(file).st_gid == folder.st_gid:
+        os.fchmod(file, 0o640)
+
+
+def sync(path: Path) -> None:
+    """A file's content, or a folder's names, onto the disk."""
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

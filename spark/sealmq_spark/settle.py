@@ -17,7 +17,7 @@ from . import locks
 from .batches import LONGEST
 from .columns_of import stored
 from .contracts import MARKS, columns
-from .ingest import Place
+from .ingest import Place, say_read
 from .reading import rows
 from .state import AGAIN, BAD_LINES, LOST, NO_BENCH, SIZES, TABLES, Record, State
 
@@ -52,8 +52,8 @@ class Settled:
 
 
 def settle(spark: SparkSession, out: Path) -> Settled:
-    """Brings OUT/bench and OUT/quarantine up to what `ingest` has read. The state changes at once
-    (state.py), wherever it is killed."""
+    """Brings OUT/bench and OUT/quarantine up to what `ingest` has read, and says which segments
+    were read whole. The state changes at once (state.py), wherever it is killed."""
     place = Place(out)
     with locks.of_java(spark, place.out):
         return _Settling(spark, place).all()
@@ -83,7 +83,8 @@ class _Settling:
 
     def _settled(self) -> Settled:
         out, record = self._place.out, self._state.now
-        quarantined, again = self._quarantine()
+        quarantined, again, short = self._quarantine()
+        say_read(self._place, short)
         tables = {name: stored(self._spark, out / name, _table(name)) for name in MARKS}
         return Settled(
             **tables,
@@ -138,8 +139,9 @@ class _Settling:
                 mark.update(line)
         return mark.hexdigest()[:32]
 
-    def _quarantine(self) -> tuple[dict[str, int], int]:
-        """Of each reason how many; and how often bad lines were read again."""
+    def _quarantine(self) -> tuple[dict[str, int], int, set[str]]:
+        """Of each reason how many; how often bad lines were read again; which files were not read
+        to their end."""
         one = F.lit(1).cast("bigint").alias("count")
         refused = self._spark.read.schema("file string, reason string").json(
             str(self._place.refused)
@@ -158,14 +160,18 @@ class _Settling:
                 )
             ),
         ]
-        again = Observation()
+        found = Observation()
         folder = str(self._place.out / "quarantine")
-        all_of_it = reduce(DataFrame.unionByName, told)
-        seen = all_of_it.observe(again, F.sum(F.col("read") - F.col("count")).alias("again"))
+        again = F.sum(F.col("read") - F.col("count")).alias("again")
+        is_short = F.col("reason") == SHORT
+        seen = reduce(DataFrame.unionByName, told).observe(
+            found, again, F.count_if(is_short).alias("short")
+        )
         seen.drop("read").write.mode("overwrite").json(folder)
         bad = self._spark.read.schema(_QUARANTINE).json(folder)
         reasons = _reasons(bad.groupBy("reason").agg(F.sum("count").alias("count")))
-        return reasons, int(again.get["again"] or 0)
+        short = {row.file for row in bad.where(is_short).collect()} if found.get["short"] else set()
+        return reasons, int(found.get["again"] or 0), short
 
     def _named(self, lines: DataFrame) -> DataFrame:
         """The names of links replaced by the paths of files."""
@@ -194,7 +200,7 @@ class _Settling:
         return lost.join(F.broadcast(others), of, "left").select(first, "raw")
 
     def _short(self) -> DataFrame:
-        """Files of which less was read than is in them, at each reading."""
+        """Files of which less was read than is in them, when they were read last."""
         got = (
             self._stood(SIZES).groupBy(F.col("file").alias("name")).agg(F.sum("size").alias("size"))
         )
@@ -204,7 +210,7 @@ class _Settling:
         # A byte order mark is not among the lines' bytes.
         return (
             both.groupBy(F.col("path").alias("file"))
-            .agg(F.min(missing).alias("missing"))
+            .agg(F.max_by(missing, F.struct("made_ns", "name")).alias("missing"))
             .where("missing > 3")
         )
 

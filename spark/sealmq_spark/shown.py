@@ -55,11 +55,13 @@ class Span:
 @dataclass(frozen=True)
 class List:
     """The groups of `by` with most of a table's sums: `limit` of them, and one row for the rest.
-    By time: all buckets of _HOUR, oldest first."""
+    By time: all buckets of _HOUR, oldest first. nameless: the group "" of a list by one column is
+    none of the rest."""
 
     name: str
     by: tuple[str, ...]
     limit: int = 0
+    nameless: bool = False
 
     @property
     def timed(self) -> bool:
@@ -172,7 +174,8 @@ def _officer(tables: Mapping[str, DataFrame], span: Span) -> list[Sums]:
         lists = (
             List("disclosures", ("topic", *of_families()), 40),
             List("disclosures_topic", ("topic",), 15),
-            *(List(f"disclosures_by_{name}", (name,), 10) for name in of_families()),
+            # What went out without a purpose, say, must not be among "others".
+            *(List(f"disclosures_by_{name}", (name,), 10, nameless=True) for name in of_families()),
         )
         found.append(Sums(few, _COUNT, lists, more))
     return found
@@ -287,7 +290,9 @@ def _summed(of: Sums) -> DataFrame:
         grouped = grouped.where(f"NOT coalesce({timed}, false) OR {_HOUR} IS NOT NULL")
     row = _row(grouped, [*by, *sums, *more])
     size = " + ".join(f"CAST({name} AS double)" for name in sums)
-    order = f"IF({timed}, NULL, struct(-({size}), {', '.join(by)}))"
+    order = (
+        f"IF({timed}, NULL, struct({_nameless_first(by, of.lists)}, -({size}), {', '.join(by)}))"
+    )
     told = grouped.groupBy("_set").agg(
         *_named(
             {
@@ -302,6 +307,16 @@ def _summed(of: Sums) -> DataFrame:
     return told.selectExpr(
         f"CASE _set {names} END AS _list", _json("rows", "times", "groups", "sums")
     )
+
+
+def _nameless_first(by: Sequence[str], lists: Sequence[List]) -> Sql:
+    """0 of what has to be in its list, 1 of the rest."""
+    whens = " ".join(
+        f"WHEN _set = {_set(by, one)} AND `{one.by[0]}` = '' THEN 0"
+        for one in lists
+        if one.nameless
+    )
+    return f"CASE {whens} ELSE 1 END" if whens else "1"
 
 
 def _set(by: Sequence[str], one: List) -> int:
@@ -376,6 +391,8 @@ def _most(one: List, of: Sums, told: Mapping[str, Any], span: Span) -> Rows:
     """The groups with most, and one row for the rest of them."""
     sums, more = list(of.sums), list(of.more or {}) if one is of.lists[0] else []
     kept = [{x: row[x] for x in (*one.by, *sums, *more)} for row in told["rows"][: one.limit]]
+    if one.nameless:
+        kept.sort(key=lambda row: -sum(row[x] for x in sums))
     if told["groups"] <= one.limit:
         return kept
     rest = {x: max(0, told["sums"][x] - sum(row[x] for row in kept)) for x in sums}

@@ -93,7 +93,11 @@ class State:
             ) from None
 
     def commit(self, record: Record, replaced: Iterable[str] = ()) -> None:
-        """Decide what is staged and put it in its place."""
+        """Decide what is staged and put it in its place. It outlasts a power cut: what was read may
+        be deleted where it came from."""
+        staged = self.folder / f"{_STAGED}{record.number + 1}"
+        for path in (*_files(staged), *_folders(staged)):
+            outputs.sync(path)
         self.now = record
         record.number += 1
         record.replaced = sorted(replaced)
@@ -142,3 +146,7 @@ def added(file: Path) -> int:
 def _files(folder: Path) -> list[Path]:
     """Of tables: Spark's own notes are hidden."""
     return [path for path in folder.rglob("*") if path.is_file() and path.name[0] not in "._"]
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [path for path in (*folder.rglob("*"), folder) if path.is_dir()]

@@ -247,6 +247,10 @@ class Tables:
         else:
             self.made[name] = nothing(self._spark, columns)
 
+    def of_all_days(self, name: str) -> DataFrame:
+        """What is not told and has days, whichever days are reported."""
+        return self._read(self._store / name, columns_of(name))
+
     def _put(self, folder: Path, rows: DataFrameWriter, want: Mapping[str, str | None]) -> None:
         """Write rows of these days, and put each with its mark in the place of what was there."""
         new = folder.with_name(f".{folder.name}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, SIGTERM, getsignal, signal
@@ -55,7 +55,8 @@ def watch(
         if outcome is not None:
             # The page alone: what stands beside it may be of a round that was begun.
             page = render(outcome.summary, outcome.lists, replace(live, ended=now()))
-            outputs.replace(out / outputs.PAGE, page)
+            with suppress(FileNotFoundError):  # somebody has taken the folder away
+                outputs.replace(out / outputs.PAGE, page)
 
 
 def _there(logs: Sequence[str], out: Path) -> frozenset[str]:

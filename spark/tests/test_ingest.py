@@ -12,10 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lines_made import AUDIT, HIL, NONCE, numbered
+from sealmq_spark import batches
 from sealmq_spark.batches import LONGEST
 from sealmq_spark.errors import ReportError
+from sealmq_spark.found import files
 from sealmq_spark.ingest import ingest
 from sealmq_spark.measures.regressions_bench import of_bench
+from sealmq_spark.outputs import SEGMENTS
 from sealmq_spark.settle import SHORT, Settled, settle
 
 GOOD = {"measure": "a", "variant": "b", "size": 0, "value": 1.5, "unit": "ms", "n": 1, "params": {}}
@@ -132,6 +135,14 @@ def test_whatever_lies_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
         (out / "away").rename(out / part)
 
 
+def test_a_document_that_would_take_all_memory_is_left_out(tmp_path: Path) -> None:
+    """Whoever writes into a folder of logs would end each report."""
+    (tmp_path / "a.json").touch()
+    os.truncate(tmp_path / "a.json", (8 << 20) + 1)
+    (found,) = files([str(tmp_path)], tmp_path / "out")
+    assert found.reason == "a document of more than 8 MiB"
+
+
 def test_what_a_bench_measured_stays(spark: SparkSession, tmp_path: Path) -> None:
     """Benches overwrite their documents; and the next report may be given other logs."""
     logs, out = tmp_path / "bench", tmp_path / "out"
@@ -215,3 +226,38 @@ def test_a_sealed_log_is_read_as_any_other_and_what_was_read_is_told(
     assert ids(settled) == named((AUDIT, range(2)), (AUDIT, range(3, 4)), (AUDIT, range(9, 10)))
     assert [reason for _, reason in told(settled)] != []
     assert (out / "read-segments.txt").read_text() == f"{segment.name} {segment.stat().st_size}\n"
+
+
+def test_a_segment_that_was_not_read_whole_is_not_said_to_be(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told by a run that was killed, and gone since; with a line that nobody reads; grown, and the
+    rest of it cannot be read."""
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    logs.mkdir()
+    names = [f"kg-00000001-1800000000000-{n:06d}.jsonl" for n in range(5)]
+    gone, long, grown, *whole = (logs / name for name in names)
+    gone.write_bytes(lines(AUDIT, range(2)))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batches, "read", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ingest(spark, [str(logs)], out)
+    gone.unlink()
+    too_long = b'{"event":"' + b"x" * (LONGEST + 1) + b'"}\n'
+    long.write_bytes(lines(AUDIT, range(2, 3)) + too_long)
+    grown.write_bytes(lines(AUDIT, range(3, 4)))
+    for number, path in enumerate(whole, 4):
+        path.write_bytes(lines(AUDIT, range(number, number + 1)))
+    reported(spark, logs, out)
+    read = {line.split()[0] for line in (out / SEGMENTS).read_text().splitlines()}
+    assert read == set(names[2:])
+    with grown.open("ab") as file:
+        file.write(too_long)
+    settled = reported(spark, logs, out)
+    read = {line.split()[0] for line in (out / SEGMENTS).read_text().splitlines()}
+    assert read == set(names[3:])
+    assert told(settled) == {(name, SHORT): 1 for name in names[:3]}

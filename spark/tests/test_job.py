@@ -28,8 +28,9 @@ SCHEMA: dict[str, Any] = json.loads(
 )
 DAY = date(2025, 1, 15)
 # Audit: 14 records, two of which come again. Rig: 2 runs of 5 lines. 5 nonces. 3 rows of a bench.
-# 3 lines that are none. Of other days, which are not reported: two of the audit, one of each other.
-LINES = 14 + 2 + 10 + 5 + 3 + 3 + 4
+# 3 lines that are none. Of other days, which are not reported: three of the audit, one of each of
+# the others.
+LINES = 14 + 2 + 10 + 5 + 3 + 3 + 5
 HEADLINE = {
     # connects 2, published 10 + 5, delivered 8 + 2, a topic reset is no decision
     "allowed": 27,
@@ -82,13 +83,15 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 
 def _of_other_days() -> list[dict[str, Any]]:
-    """Reported, each would be seen: a refusal more, a board that fails, a nonce used twice."""
+    """Reported, each would be seen: a refusal more, a board that fails, a nonce used twice. A start
+    says the site's name, which it has on all days."""
+    start = {**small_logs.audit()[0], "name": "factory"}
     refusal = next(line for line in small_logs.audit() if line["event"] == "publish-refused")
     verdict = small_logs.rig(worse=True)[-2]
     nonce = small_logs.nonces(twice=True)[-1]
     found = []
     for number, (line, days) in enumerate(
-        ((refusal, -1), (refusal, 1), (verdict, 1), (nonce, -1)), 90
+        ((start, -1), (refusal, -1), (refusal, 1), (verdict, 1), (nonce, -1)), 90
     ):
         at = line["at_ms"] + days * 24 * small_logs.HOUR
         found.append({**line, "id": line["id"].rpartition("-")[0] + f"-{number}", "at_ms": at})
@@ -103,6 +106,7 @@ def test_the_summary_has_what_was_counted_by_hand(made: tuple[Outcome, Path]) ->
     jsonschema.Draft202012Validator(SCHEMA).validate(summary)
     assert summary["lines"] == LINES
     assert summary["kept"] == {"audit": 14, "hil": 10, "nonce": 5, "bench": 3}
+    assert summary["sites"] == {small_logs.SITE: "factory"}
     assert summary["repeated"] == 2
     assert summary["quarantined"] == 3
     assert list(summary["reasons"].values()) == [2, 1]
@@ -189,10 +193,10 @@ def test_of_other_days_nothing_is_reported_and_all_is_kept(
     audit = spark.read.parquet(str(out / "audit"))
     before, after = DAY - timedelta(days=1), DAY + timedelta(days=1)
     wanted = (
-        (Days(), 16),
+        (Days(), 17),
         (Days(since=DAY), 15),
-        (Days(until=before), 1),
-        (Days(before, after), 16),
+        (Days(until=before), 2),
+        (Days(before, after), 17),
     )
     assert [days.of(audit).count() for days, _ in wanted] == [count for _, count in wanted]
     for name, count in (("hil", 11), ("nonce", 6)):

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from sealmq_spark import locks, outputs
 from sealmq_spark.errors import ReportError
+from sealmq_spark.state import Record, State
 
 
 class Killed(Exception):
@@ -106,6 +107,7 @@ def test_fresh_takes_a_reports_files_and_no_others(tmp_path: Path) -> None:
         (out / name).mkdir()
         (out / name / "part-0").write_text("x")
     (out / "summary.json").write_text("{}")
+    (out / outputs.SEGMENTS).write_text("")
     (out / "notes.txt").write_text("mine")
     with outputs.opened(out, fresh=True):
         left = {path.name for path in out.iterdir()}
@@ -115,9 +117,11 @@ def test_fresh_takes_a_reports_files_and_no_others(tmp_path: Path) -> None:
 def test_what_was_half_forgotten_is_forgotten_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lines without the state that says that they are there would be read twice."""
+    """Lines without the state that says that they are there would be read twice. And the gateway
+    must not delete what is forgotten, whatever becomes of this report."""
     out = tmp_path / "out"
     write(out, "old")
+    (out / outputs.SEGMENTS).write_text("kg-00000001-1800000000000-000001.jsonl 200\n")
     for name in ("state", "audit"):
         (out / name).mkdir()
     remove = outputs._remove
@@ -131,6 +135,7 @@ def test_what_was_half_forgotten_is_forgotten_by_the_next_one(
     with pytest.raises(Killed), outputs.opened(out, fresh=True):
         pass
     assert (out / "audit").exists()
+    assert not (out / outputs.SEGMENTS).exists()
     monkeypatch.undo()
     with outputs.opened(out):
         assert not (out / "audit").exists()
@@ -152,6 +157,63 @@ def test_a_java_that_outlived_its_report_is_waited_for(
         assert (out / "audit").exists()
     with outputs.opened(out, fresh=True):
         assert not (out / "audit").exists()
+
+
+@pytest.mark.parametrize(("folder", "file"), [(0o700, 0o600), (0o705, 0o600), (0o710, 0o640)])
+def test_who_may_enter_the_folder_may_read_which_segments_were_read(
+    folder: int, file: int, tmp_path: Path
+) -> None:
+    """The gateway's processes are other users, who shall read that, and nothing else there."""
+    group = 54321 if os.geteuid() == 0 else os.getgroups()[-1]
+    os.chown(tmp_path, -1, group)
+    tmp_path.chmod(folder)
+    before = os.umask(0o077)
+    try:
+        outputs.replace(tmp_path / outputs.SEGMENTS, "", group=True)
+        outputs.replace(tmp_path / outputs.SUMMARY, "")
+    finally:
+        os.umask(before)
+    found = (tmp_path / outputs.SEGMENTS).stat()
+    assert found.st_mode & 0o777 == file
+    assert found.st_gid == group or not file & 0o040
+    assert (tmp_path / outputs.SUMMARY).stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_decided_outlasts_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gateway deletes what was read."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def told(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", told)
+    state = State(tmp_path)
+    staged = state.begin() / "audit" / "day=2027-01-15"
+    staged.mkdir(parents=True)
+    (staged / "part-0.parquet").write_text("x")
+    state.commit(Record())
+    folders = (staged, staged.parent, staged.parents[1])
+    before = {str(path) for path in (staged / "part-0.parquet", *folders)}
+    decided = next(at for at, path in enumerate(synced) if path.endswith(".settled.json.new"))
+    assert before <= set(synced[:decided])
+    assert synced[decided + 1] == str(state.folder)
+
+
+def test_a_folder_that_was_taken_away_is_told(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with outputs.opened(out) as place:
+        place.check()
+        out.rename(tmp_path / "away")
+        with pytest.raises(ReportError, match="has taken") as caught:
+            place.check()
+        assert caught.value.hint
+        write(out, "another one's")
+        with pytest.raises(ReportError, match="has taken"):
+            place.check()
 
 
 def test_names_with_signs_that_mean_something_to_others(tmp_path: Path) -> None:

@@ -112,6 +112,25 @@ def test_gaps_are_added_up_by_what_is_missing(spark: SparkSession) -> None:
     assert list(found[0]) == list(example["gaps"][0])
 
 
+def test_what_went_out_without_a_purpose_is_told_however_little_it_is(spark: SparkSession) -> None:
+    rows = [
+        ("aa", "t", "c", "", f"p{n:02}" if n else "", "", f"2027-01-15 12:{n:02}:00", 5 + n)
+        for n in range(30)
+    ]
+    text = ", ".join(
+        f"{name} string"
+        for name in ("site", "topic", "client", "policy_id", "purpose", "under", "first")
+    )
+    frame = spark.createDataFrame(rows, f"{text}, count bigint")
+    frame = frame.withColumns({end: F.to_timestamp("first") for end in ("first", "last")})
+    found = lists(spark, Span(None, None), disclosures=frame)
+    by = [(row["purpose"], row["count"]) for row in found["disclosures_by_purpose"]]
+    others = sum(range(6, 26))
+    assert by == [*((f"p{n}", 5 + n) for n in range(29, 20, -1)), ("", 5), ("", others)]
+    assert found["disclosures_by_purpose"][-1]["others"] == 20
+    assert [row["purpose"] for row in found["disclosures"]][:2] == ["p29", "p28"]
+
+
 def test_names_of_several_sites_are_told_apart(spark: SparkSession) -> None:
     one = decisions(spark, 1, 1)
     both = one.unionByName(one.withColumn("site", F.lit("bb")))

@@ -83,10 +83,13 @@ def test_a_regression_and_a_nonce_used_twice_are_named() -> None:
     gone = regression(source="rig", subject="update", part="verdict", what="fails")
     lists = {"regressions": [regression(), {**gone, "before": None}], "nonces": [nonces(2)]}
     assert _why(lists, {"regressions": 2, KEYS_REPEATED: 1}) == [
+        "nonces: 2 used twice under the key l1 client=1 gen=1",
         "a bench: publish, sealmq-ccm, 64 B: dearer (25600 before, 33123 now)",
         "the rig: update, verdict: fails (nothing before, 33123 now)",
-        "nonces: 2 used twice under the key l1 client=1 gen=1",
     ]
+    # What is worst is not among those that are only counted.
+    many = {"regressions": [regression()] * 200, "nonces": [nonces(2)]}
+    assert _why(many, {"regressions": 200, KEYS_REPEATED: 1})[0].startswith("nonces: 2 used twice")
 
 
 def test_of_many_the_first_are_named_and_all_counted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -132,6 +133,25 @@ def test_an_ended_page_says_so_whatever_ended_it(
             wait=closed, say=rounds.said.append,
         )  # fmt: skip
     assert "Not live" in rounds.page
+
+
+def test_a_folder_that_was_taken_away_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the mark of a report no later one would work in it."""
+    rounds = Rounds(tmp_path, monkeypatch)
+
+    def taken_away(live: Live) -> Outcome:
+        shutil.rmtree(rounds.out)
+        raise ReportError("somebody has taken it away")
+
+    reports = iter([rounds.report, taken_away])
+    with pytest.raises(ReportError, match="taken it away"):
+        watch.watch(
+            lambda live: next(reports)(live), [str(rounds.logs)], rounds.out, 60,
+            wait=lambda _: (rounds.logs / "new.jsonl").touch(), say=rounds.said.append,
+        )  # fmt: skip
+    assert not rounds.out.exists()
 
 
 def test_a_signal_ends_it_once() -> None:

@@ -11,12 +11,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from sealmq.site.reading import read_small
+
 from .reading import Log, order
 from .segment import CLOSED
 
 READ = "read-segments.txt"
 """In a report's folder: a line NAME BYTES for each closed segment that it has read whole."""
 AT_ONCE = 100
+_READ_BYTES, _DIGITS = 64 << 20, 18
 
 
 class Retention(NamedTuple):
@@ -44,7 +47,7 @@ class Retention(NamedTuple):
                 # And the next one: by a clock that was behind, before a network set it, all is old.
                 if not all(self._old(folder / f"{one}{CLOSED}", now_ms) for one in names[at:][:2]):
                     break  # in each run its beginning, so that nothing is missing in the middle
-                if read is not None and read.get(path.name) != path.stat().st_size:
+                if read is not None and (path.name, path.stat().st_size) not in read:
                     break
                 found.append(name)
         return found[:AT_ONCE]
@@ -56,12 +59,14 @@ class Retention(NamedTuple):
             return False
 
 
-def _read(path: Path) -> dict[str, int]:
-    return dict(_rows(path.read_text(encoding="utf-8", errors="replace")))
+# One name may stand there with several sizes: a copy that was read before it was whole.
+# Its maker is another user perhaps, who must not keep the log waiting, nor end it.
+def _read(path: Path) -> set[tuple[str, int]]:
+    return set(_rows(read_small(path, _READ_BYTES).decode(errors="replace")))
 
 
 def _rows(text: str) -> Iterator[tuple[str, int]]:
     for line in text.splitlines():
         name, _, size = line.partition(" ")
-        if size.isascii() and size.isdecimal():
+        if size.isascii() and size.isdecimal() and len(size) <= _DIGITS:
             yield name, int(size)

@@ -90,11 +90,29 @@ def test_only_what_a_report_has_read_goes_where_the_site_says_so(
     sizes = [f"{file.name} {file.stat().st_size}\n" for file in old]
     # The third as it was before something came to it; then comes one that was read.
     sizes[2] = f"{old[2].name} {old[2].stat().st_size - 1}\n"
-    (report / READ).write_text("".join(sizes) + "torn")
+    # A copy of the first was read before it was whole.
+    (report / READ).write_text("".join(sizes) + f"{old[0].name} 9\ntorn")
     clock.now += 1000
     later(folder, clock, keep)
     assert [file.exists() for file in old] == [False, False, *[True] * (len(old) - 2)]
     assert verify(folder, "kg", KEY, DAY, clock.now).faults == []
+
+
+def test_what_a_report_says_neither_ends_the_log_nor_keeps_it_waiting(tmp_path: Path) -> None:
+    """Its folder may be another user's."""
+    name, said = "kg-00000001-0000000000001-000001", tmp_path / READ
+    (tmp_path / f"{name}.jsonl").write_text("x")
+    keep = Retention(1, tmp_path)
+    said.write_text(f"{name}.jsonl {'9' * 5000}\n{name}.jsonl 1\n")
+    assert keep.due(tmp_path, "kg", 1 << 60) == [name]
+    said.rename(tmp_path / "elsewhere")
+    said.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic link"):
+        keep.due(tmp_path, "kg", 1 << 60)
+    said.unlink()
+    os.mkfifo(said)
+    with pytest.raises(OSError, match="no plain file"):
+        keep.due(tmp_path, "kg", 1 << 60)
 
 
 def test_without_a_word_nothing_goes(tmp_path: Path, clock: Clock) -> None:

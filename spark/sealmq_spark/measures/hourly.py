@@ -3,7 +3,7 @@ and whether its mediators recorded anything or started."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from .columns import hour
@@ -41,18 +41,24 @@ def hourly_in_all(rows: DataFrame) -> DataFrame:
         F.sum("rows").alias("rows"),
         F.min("began").alias("began"),
         F.max("ended").alias("ended"),
-        F.max_by("name", "named_ms").alias("name"),
+        _newest(),
         F.max("named_ms").alias("named_ms"),
         F.bool_or("recorded").alias("recorded"),
         F.bool_or("started").alias("started"),
     )
 
 
-def site_names(hourly: DataFrame) -> dict[str, str]:
-    """Of each site of the log, by its number: the name that its processes said last; the number
-    too where sites have one name, and alone where none was said."""
-    newest = F.max_by("name", "named_ms").alias("name")
-    found = hourly.groupBy("site").agg(newest).orderBy("site").collect()
+# Of two at once always the same one, in whichever order they are read.
+def _newest() -> Column:
+    return F.max_by("name", F.struct("named_ms", "name")).alias("name")
+
+
+def site_names(hourly: DataFrame, of_all_days: DataFrame) -> dict[str, str]:
+    """Of each site of `hourly`, by its number: the name that its processes said last, whenever that
+    was; the number too where sites have one name, and alone where none was said."""
+    there = F.broadcast(hourly.select("site").distinct())
+    named = of_all_days.join(there, "site", "left_semi")
+    found = named.groupBy("site").agg(_newest()).orderBy("site").collect()
     names = [row["name"] for row in found]
     return {
         row["site"]: row["site"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import rowplots, svg, words
-from .figures import Cell, Column, figure, folded, sentence, strong, table
+from .figures import Cell, Column, figure, folded, listed, sentence, strong, table
 from .markup import Markup, named, tag
 from .scales import logarithmic
 from .traffic import Shown
@@ -77,15 +77,18 @@ def nonces(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     found = "none was used twice." if not twice else f"{words.count(twice)} came with two contents."
     text = "By key"
     made = table(columns, each, text)
+    more = listed(summary, "nonces", rows)
     return tag(
         "div",
         sentence(strong(f"{number} of key and nonce"), ": ", found),
-        _reused(shown.get("reused", ())),
-        figure(text, made, note="pairs") if twice or len(rows) <= 8 else folded(text, made),
+        _reused(summary, shown.get("reused", ())),
+        figure(text, made, note=f"pairs{more}")
+        if twice or len(rows) <= 8
+        else folded(f"{text}{more}", made),
     )
 
 
-def _reused(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
+def _reused(summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Markup | None:
     if not rows:
         return None
     names = ("nonce", "key", "layer", "board", "runs", "contents", "first (UTC)", "last (UTC)")
@@ -104,7 +107,8 @@ def _reused(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
     ]
     text = "Nonces that sealed more than one content"
     columns = [Column(name, name == "contents") for name in names]
-    return figure(text, table(columns, each, text), note="the oldest first")
+    more = listed(summary, "reused", rows)
+    return figure(text, table(columns, each, text), note=f"the oldest first{more}")
 
 
 def _alarm(number: int) -> Cell:
@@ -144,12 +148,13 @@ def regressions(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     return tag(
         "div",
         sentence(
-            strong(words.plural(len(rows), "regression")),
+            strong(words.plural(summary["headline"].get("regressions") or len(rows), "regression")),
             ", beyond the noise, against the last comparable run.",
         ),
         figure(
             "What became worse",
             rowplots.rows("behaviour or measure", scale, columns, each, "Regressions"),
-            note="now to before; the strong line is 1×; fails: shares of the verdicts",
+            note="now to before; the strong line is 1×; fails: shares of the verdicts"
+            + listed(summary, "regressions", rows),
         ),
     )

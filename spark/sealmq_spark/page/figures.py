@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from . import svg
 from .markup import Markup, cut, named, plain, tag
+from .words import count
 
 Cell = str | Markup
 _HEAD = 24
@@ -89,6 +91,14 @@ def _kind(column: Column) -> str | None:
     return "number" if column.number else None
 
 
+def listed(summary: Mapping[str, Any], table: str, rows: Sequence[object]) -> str:
+    """Whether a bounded list is all of its table; "" if it is."""
+    number = (summary.get("tables") or {}).get(table) or 0
+    if number <= len(rows):
+        return ""
+    return f"; {count(len(rows))} of {count(number)}: tables/{table} has all"
+
+
 def sentence(*parts: object) -> Markup:
     """The finding of a section, above its plots."""
     return tag("p", parts, class_="lead")
@@ -112,6 +122,7 @@ __all__ = [
     "figure",
     "folded",
     "legend",
+    "listed",
     "nothing",
     "sentence",
     "strong",

@@ -47,7 +47,7 @@ def _found(total: int, field: str, rows: Sequence[Mapping[str, Any]]) -> Markup:
         return sentence(*parts, "; no policy said more of any of them.")
     first = next(row for row in rows if row.get(field))
     share = words.share(first["count"], total)
-    parts += [f", most of them with {field} ", code(first[field]), f" ({share}). "]
+    parts += [f"; the most frequent {field} is ", code(first[field]), f" ({share}). "]
     without = sum(row["count"] for row in rows if not row.get(field) and not row.get("others"))
     if without:
         parts.append(f"{words.share(without, total)} went out without {field}.")

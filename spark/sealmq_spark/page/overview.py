@@ -13,6 +13,7 @@ from .markup import Markup, named, tag
 from .traffic import Shown
 
 _SIGNS = {"bad": "✗", "look": "!", "good": "✓", "none": words.DASH}
+_WHY = 6
 _SAID = {"bad": "act on this", "look": "look at this", "good": "in order", "none": "no data"}
 
 
@@ -72,13 +73,19 @@ def verdict(summary: Mapping[str, Any], places: Container[str]) -> Markup:
             tag("p", strong(text[0]), " ", text[1]),
             class_=f"verdict {state}",
         ),
-        tag("ul", [tag("li", named(one, 160)) for one in why[:6]], class_="why") if why else None,
+        _why(why) if why else None,
         tag("ul", [_tile(tile, tile.place in places) for tile in tiles], class_="tiles")
         if tiles
         else None,
         id="overview",
         aria_label="Overview",
     )
+
+
+def _why(why: Sequence[str]) -> Markup:
+    told = [tag("li", named(one, 160)) for one in why[:_WHY]]
+    more = tag("li", "and more: see below") if len(why) > _WHY else None
+    return tag("ul", told, more, class_="why")
 
 
 def _verdict(summary: Mapping[str, Any], tiles: Sequence[Tile]) -> tuple[str, tuple[str, str]]:
@@ -95,6 +102,8 @@ def _verdict(summary: Mapping[str, Any], tiles: Sequence[Tile]) -> tuple[str, tu
         return "look", (f"Worth a look: {names}.", read)
     if not summary.get("lines"):
         return "none", ("There was nothing to read.", "Closed segments end in .jsonl.")
+    if not any(summary["kept"].values()):
+        return "none", ("Nothing here is of these days.", read)
     return "good", ("Nothing here needs you.", read)
 
 
@@ -121,7 +130,7 @@ def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
                  _of(headline.get("nonces"), "pairs")),
         _counted("flaky", headline.get("flaky"), "flaky", "look"),
         _counted("quarantined", quarantined if summary.get("lines") else None, "quarantine",
-                 "look", "match no schema"),
+                 "look", "not counted"),
     ) if tile is not None]  # fmt: skip
 
 
@@ -183,7 +192,8 @@ def quarantine(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
         sentence(
             strong(words.plural(total, "line")),
             f" of {words.count(summary.get('lines'))}"
-            " match no schema. They are counted here and nowhere else.",
+            " (or files, or documents), each for its reason. They are counted here and nowhere"
+            " else.",
         ),
         table(columns, each, "Quarantine"),
     )

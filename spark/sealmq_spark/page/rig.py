@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import matrix, rowplots, svg, words
-from .figures import Cell, Column, Series, figure, folded, legend, sentence, strong
+from .figures import Cell, Column, Series, figure, folded, legend, listed, sentence, strong
 from .markup import Markup, named, tag
 from .scales import linear, logarithmic
 from .traffic import Shown
@@ -116,8 +116,8 @@ def stages(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
             "How long the stages take",
             legend([one for _, one in _QUANTILES]),
             rowplots.rows("stage", scale, columns, each, "Stages"),
-            note="what passed, on a logarithmic scale; the lines are 95 % intervals (bootstrap)."
-            + warning,
+            note="what passed, on a logarithmic scale; the lines are 95 % intervals (bootstrap)"
+            f"{listed(summary, 'stages', rows)}.{warning}",
         ),
     )
 
@@ -172,7 +172,8 @@ def flaky(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     return figure(
         "Flaky behaviours",
         rowplots.rows("behaviour", scale, columns, each, "Flaky behaviours"),
-        note="the share of verdicts that failed, of those on one commit",
+        note="the share of verdicts that failed, of those on one commit"
+        + listed(summary, "flaky", rows),
     )
 
 
@@ -212,7 +213,7 @@ def cuts(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
             legend(series),
             rowplots.rows("partition and change", scale, columns, each, "Power cuts"),
             note="by the partition and the change of the flash that they fell on; changes: how many"
-            " different ones of a start",
+            " different ones of a start" + listed(summary, "cuts", rows),
         ),
         _coverage(shown.get("coverage", ())),
     )

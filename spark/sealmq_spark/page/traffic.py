@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import rowplots, svg, timeplots, words
-from .figures import Column, Series, code, figure, legend, nothing, sentence, strong
+from .figures import Column, Series, code, figure, legend, listed, nothing, sentence, strong
 from .markup import Markup, named, rule, tag
 from .scales import linear, logarithmic
 
@@ -31,7 +31,11 @@ def decisions(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     each = timeplots.buckets(shown.get("decisions_time", ()), ["allowed", "denied"])
     if not each and not any(shown.get(f"decisions_{key}") for key in ("rule", "client")):
         return None
-    rules = [row for row in shown.get("decisions_rule", ()) if row.get("denied")]
+    # They come by all that they decided.
+    rules = sorted(
+        (row for row in shown.get("decisions_rule", ()) if row.get("denied")),
+        key=lambda row: (bool(row.get("others")), -row["denied"]),
+    )
     return tag(
         "div",
         _found(summary["headline"], rules),
@@ -258,14 +262,15 @@ def changed(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
         "div",
         sentence(
             strong(words.plural(number, "client")),
-            " did far more or far less in some hour than in the hours before and after it.",
+            " did far more or far less in some hour than they usually do.",
         ),
         figure(
             "Unusual hours",
             legend([usual, then]),
             rowplots.rows("client", scale, columns, each, "Clients that changed"),
             note="messages or refusals an hour, on a logarithmic scale; z: the distance from the"
-            " client's own median, in robust standard deviations; hours are UTC",
+            " client's own median, in robust standard deviations; hours are UTC"
+            + listed(summary, "changed", rows),
         ),
     )
 

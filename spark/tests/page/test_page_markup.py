@@ -222,6 +222,49 @@ def test_all_well_is_said() -> None:
     assert "Act on this: 2 nonces used twice." in page.render(summary, shown)
 
 
+def test_of_days_of_which_there_is_no_line_nothing_is_said_to_be_well() -> None:
+    summary, shown = case("empty")
+    summary |= {"lines": 254_334, "since": "2026-11-25"}
+    html = page.render(summary, shown)
+    assert "Nothing here needs you." not in html
+    assert "Nothing here is of these days." in html
+
+
+def test_a_list_that_is_cut_says_so() -> None:
+    summary, shown = case("full")
+    lists = ("changed", "flaky", "regressions", "nonces", "reused", "stages", "cuts")
+    shown["reused"] = case("many")[1]["reused"]
+    summary["tables"] |= {name: len(shown[name]) for name in lists}
+    assert "has all" not in page.render(summary, shown)
+    summary["tables"] |= {name: 5000 + len(shown[name]) for name in lists}
+    summary["headline"]["regressions"] = summary["tables"]["regressions"]
+    html = page.render(summary, shown)
+    for name in lists:
+        listed, number = words.count(len(shown[name])), words.count(5000 + len(shown[name]))
+        assert f"; {listed} of {number}: tables/{name} has all" in html
+    assert f"{words.count(summary['headline']['regressions'])}\u00a0regressions</strong>" in html
+    summary["why"] = [f"the rig: {number}" for number in range(7)]
+    html = page.render(summary, shown)
+    assert "the rig: 5" in html
+    assert "the rig: 6" not in html
+    assert "<li>and more: see below</li>" in html
+
+
+def test_what_is_said_of_the_most_is_so() -> None:
+    """The list of rules comes by all that they decided, and the most frequent may be few."""
+    summary, shown = case("full")
+    shown["decisions_rule"] = [
+        {"rule": "a.allows", "allowed": 1000, "denied": 1},
+        {"rule": "a.denies", "allowed": 0, "denied": 500},
+        {"rule": "", "allowed": 0, "denied": 600, "others": 7},
+    ]
+    html = re.sub("<[^>]*>", "", page.render(summary, shown))
+    assert "The rule that denied most is a.denies" in html
+    assert html.index("and 7 more") > html.index("a.allows") > html.index("a.denies")
+    assert "most of them with" not in html
+    assert re.search(r"the most frequent purpose is \S+ \([\d.]+\s%\)", html)
+
+
 def test_text_is_escaped_and_what_nobody_sees_is_shown() -> None:
     assert tag("p", "<b>&\"'", title='">') == (
         '<p title="&quot;&gt;">&lt;b&gt;&amp;&quot;&#x27;</p>'
