@@ -106,9 +106,9 @@ class Control:
             self.provision(packet)
 
     # The task holds back later packets on other topics too.
-    def _hold(self, task: Task) -> None:
+    def _hold(self, task: Task, ends: bool = False) -> None:
         self._busy = True
-        self._s.hold(task, self._go_on)
+        self._s.hold(task, self._go_on, ends)
 
     def _go_on(self) -> None:
         self._busy = False
@@ -269,7 +269,7 @@ class Control:
             self._asking = True
             s.beside(self._provision(packet.payload), self._asked)
         else:
-            self._hold(self._provision(packet.payload))
+            self._hold(self._provision(packet.payload), ends=True)
 
     def _asked(self) -> None:
         self._asking = False

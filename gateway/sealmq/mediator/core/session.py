@@ -273,9 +273,10 @@ class Session:
             return False
         return len(self._queue) >= QUEUE or self._held > QUEUE_BYTES or self.control.crowded
 
-    def hold(self, task: Task, done: Callable[[], None] | None = None) -> None:
+    def hold(self, task: Task, done: Callable[[], None] | None = None, ends: bool = False) -> None:
         """Runs a task that holds back later packets. Its questions are answered even after the
-        session has ended, so it looks at `state` after each.
+        session has ended, so it looks at `state` after each; or, with `ends`, it is ended with the
+        session: nobody answers them then.
         """
         self._busy += 1
 
@@ -284,7 +285,7 @@ class Session:
                 done()
             self.release()
 
-        self._tasks.run(task, over)
+        self._tasks.run(task, over, ends)
 
     def block(self) -> None:
         """Holds back later packets until `release`."""
