@@ -11,6 +11,7 @@ broker may hang up on others, too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
@@ -26,9 +27,9 @@ from .broker import (
     directly,
     nobody_hears,
 )
-from .credit import Credit
+from .credit import Credit, Lines
 from .reconnecting import ReconnectingLink
-from .snapshots import SnapshotCut, SnapshotEnded, Snapshots
+from .snapshots import QUIET_S, SnapshotCut, SnapshotEnded, Snapshots
 from .subscribe_requests import SubscribeRequests
 
 log = logging.getLogger("sealmq.mediator")
@@ -46,6 +47,8 @@ SUSPECTS = 1024
 # Filters that are tried at a time.
 TRIED_AT_ONCE = 8
 
+# The packet id of the question whether a line is empty: those of SUBSCRIBE begin with 1.
+_EMPTY_ID = 65_535
 _BEAT_S = 1.0
 _REFUSED = 0x80
 
@@ -53,19 +56,20 @@ _REFUSED = 0x80
 class _Line:
     """One connection: what comes goes to `deliver`, and is acknowledged when that returns.
 
-    `marked`: the topic of marks, and what is called with each of them.
+    `marks`: their topic; `marked` is called with this line and each of them.
     """
 
     def __init__(
         self,
         deliver: Callable[[Publish], None],
         ended: Callable[[str], None],
-        marked: tuple[str, Callable[[bytes], None]] = ("", lambda payload: None),
+        marks: str,
+        marked: Callable[[_Line, bytes], None],
         on_unfit: OnUnfit = nobody_hears,
         as_event: AsEvent = directly,
     ) -> None:
         self._deliver = deliver
-        self._mark, self._marked = marked
+        self._marks, self._marked = marks, marked
         self._ended = ended
         self.link = BrokerLink(
             self._came,
@@ -76,6 +80,26 @@ class _Line:
         )
         self.asking = SubscribeRequests(self.link.send)
         self._twos = QoS2Receiver()
+        # What comes back when nothing is before it any more.
+        self._empty = "", asyncio.Event()
+
+    async def empty(self, topic: str) -> None:
+        """Returns once all that the broker had for this line has come. Raises BrokerAway.
+
+        What is retained for a filter may fill the broker's queue for it: what is published until
+        there is room is dropped, and so is this question, which is asked again then.
+        """
+        self._empty = topic, asyncio.Event()
+        if self.link.up:
+            await self.asking.subscribe([(topic, 1)])
+        while not self._empty[1].is_set():
+            if not self.link.up:
+                raise BrokerAway("the live link was closed")
+            self.link.send(build.publish(topic, b"?", 1, packet_id=_EMPTY_ID))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(QUIET_S):
+                    await self._empty[1].wait()
+        self.asking.unsubscribe([topic])
 
     def close(self) -> None:
         self.link.close()
@@ -93,8 +117,10 @@ class _Line:
             if not packet.qos:
                 self._deliver(packet)
             elif packet.qos == 1:
-                if packet.topic == self._mark:
-                    self._marked(packet.payload)
+                if packet.topic == self._marks:
+                    self._marked(self, packet.payload)
+                elif packet.topic == self._empty[0]:
+                    self._empty[1].set()
                 else:
                     self._deliver(packet)
                 self.link.send(build.puback(packet.packet_id))
@@ -157,7 +183,9 @@ class LiveLink(ReconnectingLink):
         self._queue: list[tuple[str, _Held | None]] = []
         self._suspects: dict[str, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._tried = self._lines = 0
+        self._tried = self._opened = 0
+        # Which of the lines have brought which marks.
+        self._lines: Lines | None = None
 
     # --- subscriptions ---
 
@@ -210,7 +238,7 @@ class LiveLink(ReconnectingLink):
             del self._lingering[filt]
             held = self._filters.pop(filt)
             if held.line is not None:
-                held.line.close()
+                self._end_line(held.line)
             elif held.asked:
                 self._ask(filt, None)
 
@@ -263,17 +291,31 @@ class LiveLink(ReconnectingLink):
         return False
 
     async def _own_line(self, filt: str, held: _Held) -> None:
-        line = held.line = _Line(
-            self._deliver, self._give_up, on_unfit=self._on_unfit, as_event=self._as_event
-        )
-        self._lines += 1
-        await line.link.open(self._address, f"{self._client_id}/{self._lines}")
+        line = held.line = self._make_line(self._give_up)
+        self._opened += 1
+        await line.link.open(self._address, f"{self._client_id}/{self._opened}")
         [code] = await line.asking.subscribe([(filt, self._address.qos)])
+        if self._credit is not None and code != _REFUSED:
+            await line.empty(f"@{self._client_id}/{self._opened}")
+            await line.asking.subscribe([(self._credit.topic, 1)])
         if self._filters.get(filt) is held and code != _REFUSED:
             self._answer(filt, held, code)
         else:
-            line.close()
+            self._end_line(line)
             self._answer(filt, held, _REFUSED)
+
+    def _make_line(self, ended: Callable[[str], None]) -> _Line:
+        marks = "" if self._credit is None else self._credit.topic
+        return _Line(self._deliver, ended, marks, self._marked, self._on_unfit, self._as_event)
+
+    def _end_line(self, line: _Line) -> None:
+        line.close()
+        if self._lines is not None and (reason := self._lines.over(line)):
+            self._give_up(reason)
+
+    def _marked(self, line: _Line, payload: bytes) -> None:
+        if self._lines is not None and (reason := self._lines.came(line, payload)):
+            self._give_up(reason)
 
     # Messages are missing, whichever line falls.
     def _give_up(self, reason: str) -> None:
@@ -336,13 +378,8 @@ class LiveLink(ReconnectingLink):
     async def _hold(self) -> None:
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         credit = self._credit
-
-        def marked(payload: bytes) -> None:
-            if credit is not None and (reason := credit.came(payload)):
-                line.link.give_up(reason)
-
-        mark = (credit.topic, marked) if credit is not None else ("", marked)
-        line = _Line(self._deliver, ended.set_result, mark, self._on_unfit, self._as_event)
+        line = self._make_line(ended.set_result)
+        self._lines = None if credit is None else Lines(credit, line)
         await line.link.open(self._address, self._client_id)
         if credit is not None:
             try:
