@@ -56,7 +56,7 @@ from .reasons import (
 from .refusals import CONNECT, PUBLISH, QUARANTINE, SUBSCRIBE, TABLE, UNSUBSCRIBE, proof_of
 from .site import Site
 from .subscriptions import Subscriptions
-from .tasks import Task, Tasks
+from .tasks import Queue, Task, Tasks, Turn
 from .wire import ACCEPTED, V311, Wire
 
 NEW, QUARANTINED, OPENING, OPEN, CLOSED = "new", "quarantine", "opening", "open", "closed"
@@ -161,6 +161,10 @@ class Session:
         self.throttled = False
         self.out: list[bytes] = []
         self.effects: list[Effect] = []
+        # Tasks that go on when the client's socket takes more; the first place is taken while it
+        # does not.
+        self.gate = Queue()
+        self._shut: Turn | None = None
         self.inbound = Inbound(self)
         self.control = Control(self)
         self._tasks = Tasks(self.emit)
@@ -397,6 +401,7 @@ class Session:
             return
         self._lost = reason
         self.inbound.lost()
+        self._shut_gate(False)
         if not self._busy and not self._pumping:
             self.close(reason)
 
@@ -443,10 +448,18 @@ class Session:
     def writable(self, on: bool) -> None:
         """Whether the client's socket takes more."""
         if self.state == OPEN:
+            self._shut_gate(not on)
             self.delivery.writable(on)
         elif not on:
             # Before a proof the answers are few and short: no honest peer leaves them unread.
             self.close("answers unread before a proof")
+
+    def _shut_gate(self, shut: bool) -> None:
+        if self._shut is not None and not shut:
+            self.gate.leave(self._shut)
+            self._shut = None
+        elif self._shut is None and shut:
+            self._shut = self.gate.join()
 
     # --- time, keys, policy ---
 
@@ -583,6 +596,7 @@ class Session:
         self._early.clear()
         self._held, self._lost = 0, None
         self._tasks.close()
+        self._shut_gate(False)
         if was_open:
             del self._agenda.by_policy[self.policy]
             self.subs.close()
