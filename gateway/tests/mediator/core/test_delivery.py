@@ -13,7 +13,7 @@ from sealmq.mediator.core.delivery import WINDOW
 from sealmq.mediator.core.effects import LOST, MAYBE, Snapshot
 from sealmq.mediator.core.limits import HELD_ALL, HOLD_S, SLOW_BYTES, SLOW_SURE_BYTES
 from sealmq.mediator.core.session import Session
-from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from sealmq.mqtt import FilterWishes, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe
 from sealmq.order import Order
 from sealmq_spec.const import LIVE, QUEUED, RETAINED, WINDOW_S
 from sealmq_spec.envelope import get_m3
@@ -499,6 +499,32 @@ def test_a_snapshot_is_fetched_as_fast_as_its_reader_takes_it() -> None:
         scene.settle()
     assert {p.topic for p in client.messages} == {f"t/{n}" for n in range(200)}
     assert scene.broker.snapshots == {}
+
+
+def test_what_came_for_a_filter_that_the_broker_refuses_holds_up_nothing() -> None:
+    """It came because of another client's filter, and had to wait for what is retained."""
+    scene = Scene()
+    panel, client = reader(scene, ("a/#", 1))
+    scene.broker.grants = lambda filter, qos: 0x80 if filter == "b/#" else qos
+    scene.subscribe(panel, 2, ("b/#", 1))
+    scene.publish("b/1", b"nobody's", 1)
+    scene.settle()
+    assert client.acks == [("suback", 2, (0x80,))]
+    scene.publish("a/1", b"wanted", 1)
+    assert [packet.topic for packet in client.messages] == ["a/1"]
+
+
+def test_a_filter_that_stands_twice_in_one_packet_is_fetched_if_either_wants_it() -> None:
+    """The last one counts, and what the first one had begun to wait for never came."""
+    scene = Scene()
+    panel = scene.open()
+    client, peer = Client(panel), scene.peer(panel)
+    scene.publish("a/1", b"kept", 1, retain=True)
+    texts = tuple((peer.token("a/#", 1)[0], 1) for _ in range(2))
+    panel.receive(Subscribe(1, texts, (FilterWishes(), FilterWishes(retained=2))))
+    scene.settle()
+    scene.publish("a/1", b"live", 1)
+    assert [packet.retain for packet in client.messages] == [True, False]
 
 
 def test_a_filter_that_is_subscribed_to_again_and_again_waits_once_to_be_fetched() -> None:
