@@ -446,6 +446,31 @@ def test_whatever_comes_and_goes_each_holder_has_what_it_was_granted(
     played(story())
 
 
+def test_a_filter_is_tried_in_its_holder_s_turn_however_many_another_one_asks_for(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            broker.does = Keeping(random.Random(1))
+            async with reading(broker.address, tries=True) as reader:
+                link = reader.link
+                many = asyncio.create_task(link.subscribe("many", [f"m{n}/+" for n in range(200)]))
+                await asyncio.sleep(0)
+                assert await link.subscribe("one", ["one/+"]) == [2]
+                assert not many.done()
+                tried = [
+                    packet.filters[0][0]
+                    for peer in broker.peers
+                    if peer.client_id.startswith("sealmq/scratch")
+                    for packet in peer.came
+                    if isinstance(packet, Subscribe)
+                ]
+                assert len(tried) < 40
+                assert await many == [2] * 200
+
+    played(story())
+
+
 def test_a_filter_on_which_the_broker_hangs_up_is_refused_and_ends_the_link_at_most_once(
     tmp_path: Path,
 ) -> None:

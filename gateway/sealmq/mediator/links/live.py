@@ -44,8 +44,8 @@ LINGERING = 1024
 RETAINED, RETAINED_BYTES = 256, 1024 * 1024
 # Filters that are remembered because the link fell before they were answered.
 SUSPECTS = 1024
-# Filters that are tried at a time.
-TRIED_AT_ONCE = 8
+# Filters of one holder that are tried at a time.
+TRIED_AT_ONCE = 4
 
 # The packet id of the question whether a line is empty: those of SUBSCRIBE begin with 1.
 _EMPTY_ID = 65_535
@@ -224,7 +224,7 @@ class LiveLink(ReconnectingLink):
             # While there is a filter on which the link may have fallen, there may be more like it.
             doubtful = "+" in filt or "#" in filt or bool(self._suspects)
             if doubtful and self._snapshots is not None:
-                self._spawn(self._try(filt, held, self._snapshots))
+                self._spawn(self._try(holder, filt, held, self._snapshots))
             else:
                 self._ask(filt, held)
         held.holders.add(holder)
@@ -249,9 +249,9 @@ class LiveLink(ReconnectingLink):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _try(self, filt: str, held: _Held, snapshots: Snapshots) -> None:
+    async def _try(self, holder: object, filt: str, held: _Held, snapshots: Snapshots) -> None:
         try:
-            much = await self._much(filt, snapshots)
+            much = await self._much(holder, filt, snapshots)
             if self._filters.get(filt) is held:
                 self._suspects.pop(filt, None)
                 if much:
@@ -272,9 +272,9 @@ class LiveLink(ReconnectingLink):
                 held.code.exception()
 
     # Whether more is retained for it than may come over the line that all share.
-    async def _much(self, filt: str, snapshots: Snapshots) -> bool:
+    async def _much(self, holder: object, filt: str, snapshots: Snapshots) -> bool:
         self._tried += 1
-        snapshot = snapshots.of(-1 - self._tried % TRIED_AT_ONCE, filt)
+        snapshot = snapshots.of((holder, self._tried % TRIED_AT_ONCE), filt)
         count = size = 0
         more = True
         try:
