@@ -106,8 +106,8 @@ it is dropped.
 """
 
 _CONTROL = CONTROL.decode()
-# What an acknowledgement that waits takes of memory.
-_ACK_BYTES = 40
+# What an acknowledgement that waits takes of memory, and a filter beside its text.
+_ACK_BYTES, _FILTER_BYTES = 40, 120
 _UNAVAILABLE = "not possible just now; the gateway's log says why"
 _EVENTS = {
     CONNECT: "connect-refused",
@@ -620,4 +620,8 @@ def _to_nobody(effect: Effect) -> None:
 def _size(packet: Packet) -> int:
     if isinstance(packet, Pubacks):
         return _ACK_BYTES * len(packet.packet_ids)
+    if isinstance(packet, Subscribe):
+        return sum(_FILTER_BYTES + len(text) for text, _ in packet.filters)
+    if isinstance(packet, Unsubscribe):
+        return sum(_FILTER_BYTES + len(text) for text in packet.filters)
     return len(packet.payload) if isinstance(packet, Publish) else 0
