@@ -47,6 +47,8 @@ SUSPECTS = 1024
 # Filters of one holder that are tried at a time.
 TRIED_AT_ONCE = 4
 
+# How often a line is asked whether it is empty.
+ASKED = 15
 # The packet id of the question whether a line is empty: those of SUBSCRIBE begin with 1.
 _EMPTY_ID = 65_535
 _BEAT_S = 1.0
@@ -92,14 +94,16 @@ class _Line:
         self._empty = topic, asyncio.Event()
         if self.link.up:
             await self.asking.subscribe([(topic, 1)])
-        while not self._empty[1].is_set():
+        for _ in range(ASKED):
             if not self.link.up:
-                raise BrokerAway("the live link was closed")
+                break
             self.link.send(build.publish(topic, b"?", 1, packet_id=_EMPTY_ID))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(QUIET_S):
                     await self._empty[1].wait()
-        self.asking.unsubscribe([topic])
+                self.asking.unsubscribe([topic])
+                return
+        raise BrokerAway("what is retained for a filter does not pass")
 
     def close(self) -> None:
         self.link.close()
@@ -293,11 +297,16 @@ class LiveLink(ReconnectingLink):
     async def _own_line(self, filt: str, held: _Held) -> None:
         line = held.line = self._make_line(self._give_up)
         self._opened += 1
-        await line.link.open(self._address, f"{self._client_id}/{self._opened}")
-        [code] = await line.asking.subscribe([(filt, self._address.qos)])
-        if self._credit is not None and code != _REFUSED:
-            await line.empty(f"@{self._client_id}/{self._opened}")
-            await line.asking.subscribe([(self._credit.topic, 1)])
+        name = f"{self._client_id}/{self._opened}"
+        try:
+            await line.link.open(self._address, name)
+            [code] = await line.asking.subscribe([(filt, self._address.qos)])
+            if self._credit is not None and code != _REFUSED:
+                await line.empty(f"@{name}")
+                await line.asking.subscribe([(self._credit.topic, 1)])
+        except BrokerAway:
+            self._end_line(line)
+            raise
         if self._filters.get(filt) is held and code != _REFUSED:
             self._answer(filt, held, code)
         else:
