@@ -138,9 +138,9 @@ class WillKeeper:
                 reason=str(error)[:500],
             )
         else:
-            if accepted:
-                label = site.ring.labels[will.label].name
-                self._audit.count_accepted(name, it.topic, label)
+            label = site.ring.labels.get(will.label)
+            if accepted and label is not None:
+                self._audit.count_accepted(name, it.topic, label.name)
                 taken(site, will, policy, site.now_ms)
         await self._forget(will)
 
@@ -150,11 +150,11 @@ class WillKeeper:
         site, journal, control = self._site, self._journal, self._control
         topic = it.topic.encode()
         while True:
-            check_client(site, will)
             # Else what the journal has of before could come back over it.
             full = journal.refuses(will.client) if will.retain else None
             if full is not None and full[0] == JOURNAL_PART:
                 await journal.room(will.client)
+            check_client(site, will)
             payload = seal(site, will, it, site.now_ms)
             if will.retain:
                 site.retained.passed(it.topic, site.order.ms, site.order.seq)

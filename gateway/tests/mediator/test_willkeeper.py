@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sealmq.mediator import willkeeper
+from sealmq.mediator.core.refusals import JOURNAL_PART
+from sealmq.mediator.core.retained import Retained
 from sealmq.mediator.willkeeper import GRACE_S, WillKeeper
 from sealmq.store import WillRecord
 
@@ -123,3 +126,98 @@ def test_the_grace_begins_again_if_the_broker_was_lost_meanwhile(
         assert keeper.fired == [(1, 1)]
 
     played(monkeypatch, story)
+
+
+class Firing:
+    """A keeper whose wills go out as `went`; `ring`: clients and labels that are there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.goes_on = True
+        self.went: list[bytes] = []
+        self.forgotten: list[str] = []
+        self.room = asyncio.Event()
+        self.full = False
+        self.labels: dict[int, Any] = {16: SimpleNamespace(name="low")}
+        ring = SimpleNamespace(clients={}, labels=self.labels, goes_on=lambda *words: self.goes_on)
+        monkeypatch.setattr(willkeeper, "seal", lambda *words: b"sealed")
+        monkeypatch.setattr(willkeeper, "taken", lambda *words: self.labels[16])
+        monkeypatch.setattr(willkeeper, "judge", lambda *w: SimpleNamespace(topic="t", at_ms=1))
+        site: Any = SimpleNamespace(
+            ring=ring,
+            now_ms=1,
+            order=SimpleNamespace(ms=1, seq=1),
+            retained=Retained(),
+            retained_bytes=SimpleNamespace(took=lambda *words: None),
+        )
+        journal: Any = SimpleNamespace(
+            refuses=lambda client: (JOURNAL_PART, "full") if self.full else None,
+            room=self._room,
+            append=lambda *words: 0,
+            acked=lambda seq: None,
+            safe=self._safe,
+        )
+        store: Any = SimpleNamespace(wills=list, commit=self._commit)
+        self.audit = SimpleNamespace(
+            write=lambda event, **fields: self.refused.append(fields["rule"]),
+            count_accepted=lambda *words: None,
+        )
+        self.refused: list[str] = []
+        audit: Any = self.audit
+        control: Any = SimpleNamespace(losses=0)
+        nobody: Any = None
+        self.it = WillKeeper(site, store, audit, journal, control, self._publish, nobody)
+
+    async def _room(self, client: int) -> bool:
+        await self.room.wait()
+        self.full = False
+        return True
+
+    async def _safe(self, seq: int) -> None:
+        pass
+
+    async def _publish(self, topic: bytes, payload: bytes, *words: Any) -> None:
+        self.went.append(payload)
+        await asyncio.sleep(0)
+
+    async def _commit(self, records: list[Any]) -> None:
+        self.forgotten += [type(record).__name__ for record in records]
+
+
+POLICY: Any = SimpleNamespace(close=lambda now_ms: None)
+
+
+def test_a_will_that_has_waited_for_room_goes_out_only_if_its_client_still_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That takes half a minute at most, in which its client may have been disabled."""
+
+    async def story() -> None:
+        it = Firing(monkeypatch)
+        it.full = True
+        firing = asyncio.create_task(it.it._fire(replace(will(1), retain=True), POLICY))
+        await asyncio.sleep(0)
+        it.goes_on = False
+        it.room.set()
+        await firing
+        assert it.went == []
+        assert it.refused == ["mediator.will.disabled"]
+        assert it.forgotten == ["WillGone"]
+
+    asyncio.run(story())
+
+
+def test_a_will_whose_label_goes_while_it_goes_out_is_forgotten_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would fire once more at the next start."""
+
+    async def story() -> None:
+        it = Firing(monkeypatch)
+        firing = asyncio.create_task(it.it._fire(will(1), POLICY))
+        await asyncio.sleep(0)
+        assert it.went == [b"sealed"]
+        it.labels.clear()
+        await firing
+        assert it.forgotten == ["WillGone"]
+
+    asyncio.run(story())
