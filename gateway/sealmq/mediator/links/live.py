@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from typing import Any
 
 from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
@@ -42,9 +42,11 @@ LINGER_S = 60.0
 LINGERING = 1024
 # A filter for which more than this is retained does not get onto the line that all share.
 RETAINED, RETAINED_BYTES = 256, 1024 * 1024
+# The most lines of one client's filters: each is a connection, and brings each message once more.
+LINES = 32
 # Filters that are remembered because the link fell before they were answered.
 SUSPECTS = 1024
-# Filters of one holder that are tried at a time.
+# Filters of one client that are tried at a time.
 TRIED_AT_ONCE = 4
 
 # How often a line is asked whether it is empty.
@@ -141,13 +143,14 @@ class _Line:
 
 
 class _Held:
-    """A filter. `code`: the broker's answer, once it is there. `line`: its own, if it has one.
-    `asked`: whether the broker was asked.
+    """A filter. `whose`: the client's that has asked for it first. `code`: the broker's answer,
+    once it is there. `line`: its own, if it has one. `asked`: whether the broker was asked.
     """
 
-    __slots__ = ("asked", "code", "holders", "line")
+    __slots__ = ("asked", "code", "holders", "line", "whose")
 
-    def __init__(self, code: asyncio.Future[int]) -> None:
+    def __init__(self, whose: Hashable, code: asyncio.Future[int]) -> None:
+        self.whose = whose
         self.holders: set[object] = set()
         self.code = code
         self.line: _Line | None = None
@@ -158,6 +161,7 @@ class LiveLink(ReconnectingLink):
     """`packet` gets each PUBLISH, which is acknowledged when it returns. `lost` is called with the
     reason when the link falls: then nobody holds a filter any more. `snapshots`: for trying
     filters. `credit`: shared with the publish link. `on_unfit`, `as_event`: as BrokerLink has them.
+    `whose`: of a holder, which client it is of.
 
     What is asked in one turn of the loop goes out in the order in which it was asked, in as few
     packets as possible; the broker deals with them in that order, so the last one counts.
@@ -174,11 +178,12 @@ class LiveLink(ReconnectingLink):
         credit: Credit | None = None,
         on_unfit: OnUnfit = nobody_hears,
         as_event: AsEvent = directly,
+        whose: Callable[[Any], Hashable] = id,
     ) -> None:
         super().__init__(address, client_id, changed)
         self._credit = credit if credit is not None and credit.possible else None
         self._deliver, self._lost, self._snapshots = packet, lost, snapshots
-        self._on_unfit, self._as_event = on_unfit, as_event
+        self._on_unfit, self._as_event, self._whose = on_unfit, as_event, whose
         self._line: _Line | None = None
         self._filters: dict[str, _Held] = {}
         # Filters that nobody holds, the oldest first, and since when.
@@ -224,11 +229,12 @@ class LiveLink(ReconnectingLink):
     def _hold_filter(self, holder: object, filt: str) -> asyncio.Future[int]:
         held = self._filters.get(filt)
         if held is None:
-            held = self._filters[filt] = _Held(asyncio.get_running_loop().create_future())
+            code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            held = self._filters[filt] = _Held(self._whose(holder), code)
             # While there is a filter on which the link may have fallen, there may be more like it.
             doubtful = "+" in filt or "#" in filt or bool(self._suspects)
             if doubtful and self._snapshots is not None:
-                self._spawn(self._try(holder, filt, held, self._snapshots))
+                self._spawn(self._try(filt, held, self._snapshots))
             else:
                 self._ask(filt, held)
         held.holders.add(holder)
@@ -253,9 +259,9 @@ class LiveLink(ReconnectingLink):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _try(self, holder: object, filt: str, held: _Held, snapshots: Snapshots) -> None:
+    async def _try(self, filt: str, held: _Held, snapshots: Snapshots) -> None:
         try:
-            much = await self._much(holder, filt, snapshots)
+            much = await self._much(filt, held.whose, snapshots)
             if self._filters.get(filt) is held:
                 self._suspects.pop(filt, None)
                 if much:
@@ -276,9 +282,9 @@ class LiveLink(ReconnectingLink):
                 held.code.exception()
 
     # Whether more is retained for it than may come over the line that all share.
-    async def _much(self, holder: object, filt: str, snapshots: Snapshots) -> bool:
+    async def _much(self, filt: str, whose: Hashable, snapshots: Snapshots) -> bool:
         self._tried += 1
-        snapshot = snapshots.of((holder, self._tried % TRIED_AT_ONCE), filt)
+        snapshot = snapshots.of((whose, self._tried % TRIED_AT_ONCE), filt)
         count = size = 0
         more = True
         try:
@@ -294,7 +300,27 @@ class LiveLink(ReconnectingLink):
             snapshot.close()
         return False
 
+    # Whether its client's filters may have one line more. One that nobody holds makes place.
+    def _may_open(self, whose: Hashable) -> bool:
+        mine = [f for f, h in self._filters.items() if h.line is not None and h.whose == whose]
+        if len(mine) < LINES:
+            return True
+        over = next((filt for filt in mine if filt in self._lingering), None)
+        if over is None:
+            return False
+        del self._lingering[over]
+        line = self._filters.pop(over).line
+        if line is not None:
+            self._end_line(line)
+        return True
+
     async def _own_line(self, filt: str, held: _Held) -> None:
+        if not self._may_open(held.whose):
+            log.warning(
+                "a filter is refused: %d of its client have connections of their own", LINES
+            )
+            self._answer(filt, held, _REFUSED)
+            return
         line = held.line = self._make_line(self._give_up)
         self._opened += 1
         name = f"{self._client_id}/{self._opened}"
