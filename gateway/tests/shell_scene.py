@@ -79,10 +79,14 @@ class Client:
 
     async def begin(self, clean: bool = True, will: Will | None = None) -> None:
         """Sends a CONNECT with a proof."""
+        await self.opens()
+        self.writer.write(hello(self.session, self.client_id, clean, will))
+
+    async def opens(self) -> None:
+        """A connection, over which nothing was sent."""
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._worker.port)
         self.over = False
         self._task = asyncio.create_task(self._read())
-        self.writer.write(hello(self.session, self.client_id, clean, will))
 
     def will(self, payload: bytes) -> Will:
         """A will, sealed."""

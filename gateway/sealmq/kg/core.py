@@ -59,6 +59,8 @@ class Kg:
         self._order = Order(self.inst)
         self._provider = Provider(store, config.site.id, self._order, clock)
         self._whole: dict[str, Any] | None = None
+        # The one whose pieces are being fetched, if more of them follow.
+        self._fetched: dict[str, Any] | None = None
         self._told = kept.Told()
         self._keys = snapshot.Keys()
         # What peers have asked for, and may have to wait for.
@@ -165,7 +167,7 @@ class Kg:
 
     def _changed(self, kseq: int, client: int | None) -> None:
         if client is None:
-            self._whole = None
+            self._whole = self._fetched = None
         elif self._whole is not None:  # with many labels it takes a while to make
             links = self.links(client)
             self._whole = snapshot.with_links(self._whole, kseq, client, links)
@@ -193,10 +195,18 @@ class Kg:
             raise Unknown(f"mediator {mediator} is not known", f"it is {number}")
 
     def snapshot(self, at: int = 0, kseq: int | None = None) -> dict[str, Any]:
-        """One piece of what a mediator may know. Changed: kseq is not the present one."""
-        if self._whole is None:
-            self._whole = snapshot.build(self._store, self._config, self._told, self._keys)
-        return snapshot.piece(self._whole, at, kseq)
+        """One piece of what a mediator may know. Changed: kseq is neither the present one, nor that
+        of the one which is being fetched. That ends with its last piece, or when more has changed
+        since than clients' link slots: clients may get keys all the time.
+        """
+        whole = self._fetched
+        if whole is None or whole["kseq"] != kseq:
+            if self._whole is None:
+                self._whole = snapshot.build(self._store, self._config, self._told, self._keys)
+            whole = self._whole
+        piece = snapshot.piece(whole, at, kseq)
+        self._fetched = whole if "next" in piece else None
+        return piece
 
     def answer(self, packet: bytes, mediator: int) -> tuple[Answered, list[dict[str, Any]]]:
         """A provisioning answer, and the client's link slots from now on.

@@ -163,7 +163,12 @@ class Events:
         for session in dirty:
             out = session.out
             peer = self.peers.get(session)
-            if not out or peer is None:
+            if peer is None:
+                continue
+            if session.throttled:
+                # An answer to what it published may have let more of what waits go on.
+                peer.settled()
+            if not out:
                 continue
             # Writing may fill the socket: then the session is called at once, and may write.
             session.out = []

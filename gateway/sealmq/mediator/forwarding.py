@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from .control_link import ControlLink
@@ -175,9 +176,8 @@ class Forwarding:
     # After a fall of the publish link; what the journal has to publish again goes first.
     async def _alone(self, item: Item) -> None:
         await self._control.ready.wait()
-        if not self._may(item):
-            raise NotTaken(OVER)
-        await self._messages.publish(item.topic, item.payload, item.qos, item.retain)
+        may = partial(self._may, item)
+        await self._messages.publish(item.topic, item.payload, item.qos, item.retain, may)
 
     def _may(self, item: Item) -> bool:
         return may_go_out(self._site.ring, item.client, item.gen, item.payload)

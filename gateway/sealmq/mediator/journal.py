@@ -173,7 +173,7 @@ class Journal:
         """By which rule, and why, nothing more is taken from this client; None when it is."""
         if self._failing is not None:
             return ANYBODYS, self._failing
-        if self._shares[client] * SHARE > self.most:
+        if self._has_its_part(client):
             return JOURNAL_PART, (
                 f"the part of the journal that this client may have is full: "
                 f"{_mib(self._shares[client])} wait for the broker to save them, and one client "
@@ -181,6 +181,9 @@ class Journal:
                 "publish more slowly, or journal_mib has to be raised"
             )
         return None
+
+    def _has_its_part(self, client: int) -> bool:
+        return self._shares[client] * SHARE > self.most
 
     def _bound(self) -> str:
         """What says how large it may be."""
@@ -191,6 +194,8 @@ class Journal:
 
     async def room(self, client: int) -> bool:
         """Waits until this client's part has room; False: it had none for ROOM_S."""
+        if not self._has_its_part(client):
+            return True
         came = self._loop.create_future()
         self._wanted.setdefault(client, []).append(came)
         try:
@@ -527,7 +532,7 @@ class Journal:
 
     def _roomy(self) -> None:
         for client, waiting in self._wanted.items():
-            if self._shares[client] * SHARE <= self.most:
+            if not self._has_its_part(client):
                 for came in waiting:
                     wake(came)
         if self._full is not None and self._size < self.most // 4 * 3:

@@ -191,6 +191,7 @@ class Mediator:
             credit,
             self._unfit,
             self.events.run,
+            lambda session: session.client.number,
         )
         self._away()
 

@@ -18,7 +18,7 @@ from sealmq.mqtt import Packet, PacketIds, Puback, Pubcomp, Pubrec, build
 
 from .core.limits import LINGER_S, OPENING_S, PUBLISH_HEAD
 from .links.broker import BrokerAddress, BrokerAway, BrokerLink
-from .links.publish import NotTaken
+from .links.publish import OVER, NotTaken, Over
 
 # Brokers have a limit of their own on what is under way: 20 is Mosquitto's.
 _IN_FLIGHT = 16
@@ -55,8 +55,17 @@ class MessageConnection:
         self._users = 0
         self._idle: asyncio.TimerHandle | None = None
 
-    async def publish(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
-        """Returns when the broker has it. Raises BrokerAway, NotTaken."""
+    async def publish(
+        self,
+        topic: bytes,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        may: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Returns when the broker has it. Raises BrokerAway, NotTaken; Over where its client does
+        not `may` any more: that is asked each time that it goes out, since it may wait before.
+        """
         size = PUBLISH_HEAD + len(topic) + len(payload)
         if not self._takes().takes(topic.decode(), size):
             raise NotTaken("the broker hangs up on such topics or sizes, as it did when tried")
@@ -70,9 +79,9 @@ class MessageConnection:
                 try:
                     wire = await self._common()
                     life = wire.life
-                    await wire.publish(topic, payload, qos, retain)
+                    await wire.publish(topic, payload, qos, retain, may)
                 except _Ended:
-                    await self._suspected(life, topic, payload, qos, retain)
+                    await self._suspected(life, topic, payload, qos, retain, may)
         finally:
             self._users -= 1
             if not self._users:
@@ -121,19 +130,31 @@ class MessageConnection:
             self._calm.set()
 
     async def _suspected(
-        self, life: int | None, topic: bytes, payload: bytes, qos: int, retain: bool
+        self,
+        life: int | None,
+        topic: bytes,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        may: Callable[[], bool],
     ) -> None:
         self._suspects += 1
         self._calm.clear()
         try:
             async with self._alone:
-                await self._try_alone(life, topic, payload, qos, retain)
+                await self._try_alone(life, topic, payload, qos, retain, may)
         finally:
             self._suspects -= 1
             self._calm_if_none()
 
     async def _try_alone(
-        self, life: int | None, topic: bytes, payload: bytes, qos: int, retain: bool
+        self,
+        life: int | None,
+        topic: bytes,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        may: Callable[[], bool],
     ) -> None:
         reason = ""
         # Another identifier: the common connection, opened again meanwhile, must not end this one.
@@ -141,7 +162,7 @@ class MessageConnection:
         for _ in range(_TRIES):
             wire = await self._open(name, life)
             try:
-                await wire.publish(topic, payload, qos, retain)
+                await wire.publish(topic, payload, qos, retain, may)
                 return
             except _Ended as error:
                 reason = str(error)
@@ -173,8 +194,12 @@ class _Wire:
     def up(self) -> bool:
         return self._link.up
 
-    async def publish(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+    async def publish(
+        self, topic: bytes, payload: bytes, qos: int, retain: bool, may: Callable[[], bool]
+    ) -> None:
         """Waits for the end of the handshake; at QoS 0 for the answer to a ping. Raises _Ended."""
+        if not may():
+            raise Over(OVER)
         if not qos:
             self._link.send(build.publish(topic, payload, 0, retain))
             await self.ping()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 from sealmq.audit import Audit
 from sealmq_spec.const import QUEUED, RETAINED, WILL, WINDOW_S
@@ -23,7 +24,7 @@ from .core.wrap import look_m3, may_go_out, open_m3, rewrap_for_broker
 from .journal import Journal
 from .journal_file import Ahead, Entry, Segment
 from .links import NotTaken
-from .links.publish import OVER
+from .links.publish import OVER, Over
 from .set_aside import SetAside
 
 log = logging.getLogger("sealmq.mediator")
@@ -31,12 +32,13 @@ log = logging.getLogger("sealmq.mediator")
 _AT_ONCE = 64
 _RACES = 3
 
-Publish = Callable[[bytes, bytes, int, bool], Awaitable[None]]
+Publish = Callable[[bytes, bytes, int, bool, Callable[[], bool]], Awaitable[None]]
 
 
 class Replay:
-    """`publish`: topic, payload, QoS, RETAIN; returns when the broker has it, raises BrokerAway and
-    NotTaken. What the broker does not take is set aside, and the rest goes on.
+    """`publish`: topic, payload, QoS, RETAIN, and whether its client may still publish it; returns
+    when the broker has it, raises BrokerAway, NotTaken, and Over where it may not. What the broker
+    does not take is set aside, and the rest goes on.
     """
 
     def __init__(
@@ -194,8 +196,11 @@ class Replay:
     async def _again(
         self, entry: Entry, payload: bytes, qos: int, retain: bool, sender: int | None
     ) -> None:
+        may = partial(self._may, entry, sender or entry.client)
         try:
-            await self._publish(entry.topic, payload, qos, retain)
+            await self._publish(entry.topic, payload, qos, retain, may)
+        except Over:
+            return
         except NotTaken as error:
             self._left_out += 1
             # As it stands in the journal, so that it is recognised at the next replay.

@@ -98,19 +98,27 @@ class WillKeeper:
         task.add_done_callback(ended)
 
     async def run(self) -> None:
-        """For ever: fires what was left, a grace after the broker is there."""
+        """For ever: fires what was left, a grace after that and after the broker is there."""
         ready, engine = self._control.ready, self._site.engine
         while True:
             await self._some.wait()
             await ready.wait()
+            self._some.clear()
+            # What is left from now on has a grace of its own.
+            rows = [(key, row, row[:]) for key, row in self._left.items()]
             await asyncio.sleep(GRACE_S)
             if not ready.is_set():
+                self._some.set()
                 continue
-            self._some.clear()
-            left, self._left = self._left, {}
-            for will in (will for row in left.values() for will in row):
-                who = engine.who(self._name(will), will.client)
-                self.fire(will, engine.connection(who))
+            for key, row, wills in rows:
+                if self._left.get(key) is not row:
+                    continue  # its client has returned
+                del row[: len(wills)]
+                if not row:
+                    del self._left[key]
+                for will in wills:
+                    who = engine.who(self._name(will), will.client)
+                    self.fire(will, engine.connection(who))
 
     def _name(self, will: WillRecord) -> str:
         client = self._site.ring.clients.get(will.client)
@@ -135,9 +143,9 @@ class WillKeeper:
                 reason=str(error)[:500],
             )
         else:
-            if accepted:
-                label = site.ring.labels[will.label].name
-                self._audit.count_accepted(name, it.topic, label)
+            label = site.ring.labels.get(will.label)
+            if accepted and label is not None:
+                self._audit.count_accepted(name, it.topic, label.name)
                 taken(site, will, policy, site.now_ms)
         await self._forget(will)
 
@@ -167,11 +175,11 @@ class WillKeeper:
         site, journal, control = self._site, self._journal, self._control
         topic = it.topic.encode()
         while True:
-            check_client(site, will)
             # Else what the journal has of before could come back over it.
             full = journal.refuses(will.client) if will.retain else None
             if full is not None and full[0] == JOURNAL_PART:
                 await journal.room(will.client)
+            check_client(site, will)
             payload = seal(site, will, it, site.now_ms)
             if will.retain:
                 site.retained.passed(it.topic, site.order.ms, site.order.seq)

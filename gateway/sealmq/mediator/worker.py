@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -173,7 +174,8 @@ class WorkerEnd:
         self._chain = chain
         self._mediator: Mediates | None = None
         self._remote: Remote
-        self._early: list[Callable[[], object]] = []
+        # What has come before all that came before it was done; None: it is done at once.
+        self._early: deque[Callable[[], object]] | None = deque()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running: asyncio.Task[None] | None = None
         self._failed: Exception | None = None
@@ -219,20 +221,21 @@ class WorkerEnd:
         return self._mediator
 
     def _do(self, what: Callable[[], object]) -> object:
-        if self._mediator is None:
-            self._early.append(what)
-            return None
-        return what()
+        if self._early is None:
+            return what()
+        self._early.append(what)
+        return None
 
     async def _begin(self, *words: Any) -> None:
         try:
             mediator = await self._built(*words)
             self._mediator = mediator
-            early, self._early = self._early, []
-            for what in early:
-                result = what()
+            # Meanwhile more may come, which is newer.
+            while self._early:
+                result = self._early.popleft()()
                 if isinstance(result, Awaitable):
                     await result
+            self._early = None
             garbage.started()
         except Exception as error:
             self._failed = error

@@ -421,30 +421,21 @@ def read_publish(flags: int, body: bytes, aliases: Aliases, where: str = "PUBLIS
 
 
 def _subscribe(r: Reader) -> Subscribe5:
-    packet_id = r.packet_id()
-    properties = read_properties(r, "SUBSCRIBE")
-    filters = []
-    while r.more():
+    def one() -> Filter5:
         text = r.filter()
         options = r.byte("subscription options")
         qos, handling = options & 3, options >> 4 & 3
         if qos == 3 or handling == 3 or options & 0xC0:
             raise r.fault(f"subscription options {options:#04x} [section 3.8.3.1]")
-        filters.append(Filter5(text, qos, bool(options & 4), handling, bool(options & 8)))
-    if not filters:
-        raise r.fault("no topic filter [MQTT-3.8.3-2]")
-    return Subscribe5(packet_id, tuple(filters), properties)
+        return Filter5(text, qos, bool(options & 4), handling, bool(options & 8))
+
+    packet_id, properties = r.packet_id(), read_properties(r, "SUBSCRIBE")
+    return Subscribe5(packet_id, r.filters(one), properties)
 
 
 def _unsubscribe(r: Reader) -> Unsubscribe5:
-    packet_id = r.packet_id()
-    properties = read_properties(r, "UNSUBSCRIBE")
-    filters = []
-    while r.more():
-        filters.append(r.filter())
-    if not filters:
-        raise r.fault("no topic filter [MQTT-3.10.3-2]")
-    return Unsubscribe5(packet_id, tuple(filters), properties)
+    packet_id, properties = r.packet_id(), read_properties(r, "UNSUBSCRIBE")
+    return Unsubscribe5(packet_id, r.filters(r.filter), properties)
 
 
 # --- what a server sends -------------------------------------------------------------------------

@@ -191,9 +191,8 @@ def connack(data: bytes, start: int, body: int, stop: int) -> Connack:
 def subscribe(data: bytes, start: int, body: int, stop: int) -> Subscribe:
     """SUBSCRIBE, section 3.8."""
     reader = Reader("SUBSCRIBE", data, body, stop)
-    packet_id = reader.packet_id()
-    filters = []
-    while reader.more():
+
+    def one() -> tuple[str, int]:
         topic_filter = reader.filter()
         qos = reader.byte("requested QoS")
         if qos > 2:
@@ -201,10 +200,9 @@ def subscribe(data: bytes, start: int, body: int, stop: int) -> Subscribe:
                 f"requested QoS byte 0x{qos:02x} for {clip(topic_filter)}; "
                 "it is 0, 1 or 2 [MQTT-3.8.3-4]"
             )
-        filters.append((topic_filter, qos))
-    if not filters:
-        raise reader.fault("no topic filter; there is at least one [MQTT-3.8.3-3]")
-    return Subscribe(packet_id, tuple(filters))
+        return topic_filter, qos
+
+    return Subscribe(reader.packet_id(), reader.filters(one))
 
 
 def suback(data: bytes, start: int, body: int, stop: int) -> Suback:
@@ -227,13 +225,7 @@ def suback(data: bytes, start: int, body: int, stop: int) -> Suback:
 def unsubscribe(data: bytes, start: int, body: int, stop: int) -> Unsubscribe:
     """UNSUBSCRIBE, section 3.10."""
     reader = Reader("UNSUBSCRIBE", data, body, stop)
-    packet_id = reader.packet_id()
-    filters = []
-    while reader.more():
-        filters.append(reader.filter())
-    if not filters:
-        raise reader.fault("no topic filter; there is at least one [MQTT-3.10.3-2]")
-    return Unsubscribe(packet_id, tuple(filters))
+    return Unsubscribe(reader.packet_id(), reader.filters(reader.filter))
 
 
 def puback(data: bytes, start: int, body: int, stop: int) -> Puback:

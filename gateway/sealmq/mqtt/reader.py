@@ -5,8 +5,16 @@ No field may be read past the end that the remaining length set, and no byte may
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from .errors import MalformedPacket
 from .text import filter_fault, string_fault, topic_fault
+
+T = TypeVar("T")
+
+FILTERS = 4096
+"""The most topic filters of one packet; no client needs as many, and each takes memory."""
 
 
 def short(kind: str, name: str, needed: int, left: int) -> str:
@@ -97,6 +105,17 @@ class Reader:
         if fault:
             raise self.fault(f"topic filter {fault}")
         return text
+
+    def filters(self, one: Callable[[], T]) -> tuple[T, ...]:
+        """All that are left, each by `one`; there is one at least."""
+        found: list[T] = []
+        while self.more():
+            if len(found) == FILTERS:
+                raise self.fault(f"more than {FILTERS} topic filters")
+            found.append(one())
+        if not found:
+            raise self.fault("no topic filter; there is at least one [MQTT-3.8.3-3, -3.10.3-2]")
+        return tuple(found)
 
     def packet_id(self) -> int:
         packet_id = self.number("packet id")

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from kg.helpers import MadeSite
+from kg.helpers import Device, MadeSite
 from kg.test_kg_server import serving
 from sealmq import kglink
 from sealmq.kg import limits, rows, snapshot
 from sealmq.kg import server as server_module
 from sealmq.kg.core import Kg
+from sealmq.kg.errors import Changed
 from sealmq.kg.seal import Vault
 from sealmq.kg.store import KgStore
 from sealmq.kglink import MAX_FRAME, SNAPSHOT_LISTS, KgClient
@@ -180,3 +181,46 @@ def test_a_copy_of_an_older_version_has_older_keys_with_their_labels(kg: Kg) -> 
     ]
     old = {name: what for name, what in got.items() if name != "older"} | {"labels": labels}
     assert Keyring(b"\0\0\0\1", 1, old)._ek == ring._ek
+
+
+def clients_of(kg: Kg) -> list[Device]:
+    """Those that an operator has enrolled."""
+    found = [row["name"] for row in kg.clients() if row["kind"] == "device"]
+    return [Device(enrolment) for enrolment in kg.enrolments(found)]
+
+
+def test_a_snapshot_in_pieces_is_fetched_to_its_end_while_clients_get_their_keys(
+    kg: Kg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut they do all the time: of a large site nothing was ever fetched."""
+    monkeypatch.setattr(snapshot, "PIECE", 4)
+    devices = clients_of(kg)
+    assert len(devices) > 2
+    piece = kg.snapshot()
+    kseq = piece["kseq"]
+    whole = json.loads(json.dumps(kg._whole))
+    found = {name: list(piece[name]) for name in SNAPSHOT_LISTS}
+    while "next" in piece:
+        if devices:
+            kg.answer(devices.pop().ask(), 1)
+        piece = kg.snapshot(piece["next"], kseq)
+        assert piece["kseq"] == kseq
+        for name, entries in found.items():
+            entries += piece[name]
+    assert not devices
+    assert found == {name: whole[name] for name in SNAPSHOT_LISTS}
+    # The next one has it all, and the mediator is told that there is one.
+    assert kg.snapshot()["kseq"] > kseq
+    with pytest.raises(Changed):
+        kg.snapshot(4, kseq)
+
+
+def test_a_snapshot_in_pieces_is_fetched_anew_once_more_than_clients_keys_has_changed(
+    kg: Kg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "PIECE", 4)
+    piece = kg.snapshot()
+    kg.answer(clients_of(kg)[0].ask(), 1)
+    kg.rekey([next(iter(kg.config.labels))], 0, False)
+    with pytest.raises(Changed):
+        kg.snapshot(piece["next"], piece["kseq"])

@@ -183,7 +183,7 @@ def test_what_the_broker_does_not_promise_is_not_asked_of_it(
     played(story())
 
 
-async def never(topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+async def never(topic: bytes, payload: bytes, qos: int, retain: bool, may: Any) -> None:
     raise AssertionError("there is nothing to publish")
 
 

@@ -414,6 +414,8 @@ def test_who_waits_for_room_goes_on_when_its_own_part_has_some(
             w.journal.most = 4
             monkeypatch.setattr(journal_module, "ROOM_S", 0.01)
             assert not await w.journal.room(7)
+            w.journal.most = 1 << 20
+            assert await w.journal.room(7), "there is some already"
             assert not w.journal._wanted
 
     run(story)

@@ -31,7 +31,7 @@ async def replayed(world: World, journal: Journal, now_ms: int) -> list[Row]:
     """What is published again at this time: topic, QoS, RETAIN."""
     done: list[Row] = []
 
-    async def publish(topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+    async def publish(topic: bytes, payload: bytes, qos: int, retain: bool, may: Any) -> None:
         done.append((topic, qos, retain))
 
     site: Any = SimpleNamespace(

@@ -11,9 +11,28 @@ from typing import Any
 
 import pytest
 
-from links_scene import Peer, Scripted, played, real_amqtt, real_mosquitto, running, so
-from sealmq.mediator.links import BrokerAddress, Credit, LiveLink, PublishLink
+from links_scene import (
+    OwnTime,
+    Peer,
+    Scripted,
+    played,
+    real_amqtt,
+    real_mosquitto,
+    running,
+    so,
+)
+from sealmq.mediator.links import (
+    BrokerAddress,
+    BrokerAway,
+    BrokerLink,
+    Credit,
+    LiveLink,
+    PublishLink,
+    Snapshots,
+)
 from sealmq.mediator.links import credit as module
+from sealmq.mediator.links import live as live_module
+from sealmq.mediator.links.credit import Lines
 from sealmq.mediator.links.publish import Item
 from sealmq.mqtt import Connect, Packet, Publish, Subscribe, build
 
@@ -31,6 +50,7 @@ class Both:
         worker: int = 0,
         others: Sequence[Both] = (),
         workers: int = 1,
+        snapshots: Snapshots | None = None,
     ) -> None:
         self.worker, self.others = worker, list(others)
         for other in others:
@@ -45,7 +65,12 @@ class Both:
         name = f"sealmq/{worker}" if worker else "sealmq"
         credit = self.credit if counts else None
         self.live = LiveLink(
-            address, f"{name}/live", self.came.append, self.lost.append, credit=credit
+            address,
+            f"{name}/live",
+            self.came.append,
+            self.lost.append,
+            snapshots=snapshots,
+            credit=credit,
         )
         self.publish = PublishLink(
             address,
@@ -86,6 +111,30 @@ async def linked(address: BrokerAddress, counts: bool = True) -> AsyncIterator[B
         await so(lambda: both.live.away is None and both.publish.away is None)
         await both.live.subscribe("reader", ["t"])
         yield both
+
+
+END = "@sealmq/end/1"
+
+
+@contextlib.asynccontextmanager
+async def apart(address: BrokerAddress, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Both]:
+    """As `linked`, but so much is retained for the reader's filter that this has a line of its own,
+    and nothing else comes over the line that all share.
+    """
+    monkeypatch.setattr(live_module, "RETAINED", -1)
+    snapshots = Snapshots(address, "sealmq/scratch", END)
+    acked: list[Packet] = []
+    other = BrokerLink(acked.append, lambda reason: None)
+    await other.open(address, "other")
+    other.send(build.publish(END, b"end", 1, True, packet_id=1))
+    await so(lambda: bool(acked))
+    other.close()
+    both = Both(address, snapshots=snapshots)
+    async with running(both.live.run(), both.publish.run()):
+        await so(lambda: both.live.away is None and both.publish.away is None)
+        await both.live.subscribe("reader", ["+"])
+        yield both
+    snapshots.close()
 
 
 def flawed(both: Both, count: int, qos: int) -> list[str]:
@@ -131,6 +180,102 @@ def test_no_flood_makes_a_mosquitto_with_stock_limits_drop_what_readers_get(
         tmp_path, "max_inflight_messages 20", "max_queued_messages 1000"
     ) as address:
         played(story(replace(address, inflight=20, queue=1000)), FLOOD_S)
+
+
+def test_nor_what_comes_over_a_filter_s_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Marks came back over the other line at once, however much waited for this one."""
+
+    async def story(address: BrokerAddress) -> None:
+        async with apart(address, monkeypatch) as both:
+            await flood(both, 20_000, 1)
+            await so(lambda: len(both.accepted) == 20_000)
+            await so(lambda: not both.publish._underway and not both.credit._marks)
+            assert flawed(both, 20_000, 1) == []
+            assert not both.lost
+
+    with real_mosquitto(
+        tmp_path, "max_inflight_messages 20", "max_queued_messages 1000"
+    ) as address:
+        played(story(replace(address, inflight=20, queue=1000)), FLOOD_S)
+
+
+def lines() -> tuple[Lines, Credit, list[tuple[int, int]]]:
+    """Those of worker 0, of which "main" is the first; and which marks of others have come."""
+    told: list[tuple[int, int]] = []
+    address = BrokerAddress("127.0.0.1", 1)
+    credit = Credit(address, "x", told=lambda worker, number: told.append((worker, number)))
+    credit.live(0, True)
+    return Lines(credit, "main"), credit, told
+
+
+def test_a_mark_has_come_when_each_line_that_brings_marks_has_brought_it() -> None:
+    of, credit, told = lines()
+    own = [credit.mark(100) for _ in range(4)]
+
+    def passed() -> int:
+        return 4 - len(credit._marks)
+
+    assert of.came("main", own[0]) is None
+    assert passed() == 1, "no other line has brought any"
+    assert of.came("late", own[1]) is None
+    assert passed() == 1, "the first line has not"
+    assert of.came("main", own[1]) is of.came("main", own[2]) is of.came("main", own[2]) is None
+    assert passed() == 2, "the other one has not brought the third"
+    assert of.came("late", own[2]) is None
+    assert passed() == 3
+    for line, number in ("late", 8), ("main", 7), ("main", 8), ("main", 9):
+        assert of.came(line, b"1 %d" % number) is None
+    assert told == [(1, 7), (1, 8)]
+    assert of.came("main", own[3]) is None
+    assert of.over("late") is None
+    assert passed() == 4
+    assert told == [(1, 7), (1, 8), (1, 9)]
+    assert of.over("never there") is None
+    assert of.came("main", b"no mark") is of.came("main", b"1 " + b"9" * 40) is None
+
+
+@pytest.mark.parametrize("worker", [0, 1])
+def test_a_mark_that_is_missing_on_any_line_was_dropped(worker: int) -> None:
+    of, credit, _ = lines()
+    for _ in range(3):
+        credit.mark(1)
+    for number in (1, 2, 3):
+        assert of.came("main", b"%d %d" % (worker, number)) is None
+    assert of.came("other", b"%d 1" % worker) is None
+    assert "dropped" in str(of.came("other", b"%d 3" % worker))
+
+
+def test_a_line_is_empty_once_what_it_has_asked_itself_comes_back(tmp_path: Path) -> None:
+    """The broker drops that too while its queue for the line is full."""
+
+    async def story() -> None:
+        asked: list[Publish] = []
+
+        def does(packet: Packet, peer: Peer) -> bool:
+            if isinstance(packet, Publish):
+                asked.append(packet)
+                if len(asked) == 3:
+                    peer.send(build.publish(packet.topic, packet.payload, 1, packet_id=7))
+            return False
+
+        async with Scripted(tmp_path) as broker:
+            broker.does = does
+            came: list[Publish] = []
+            line = live_module._Line(came.append, lambda reason: None, "", lambda line, mark: None)
+            await line.link.open(broker.address, "line")
+            await line.empty("@line")
+            assert len(asked) == 3
+            assert came == []
+            with pytest.raises(BrokerAway, match="does not pass"):
+                await line.empty("@line")
+            assert len(asked) == 3 + live_module.ASKED
+            line.close()
+            with pytest.raises(BrokerAway):
+                await line.empty("@line")
+
+    played(story(), 3 * live_module.ASKED, loop=OwnTime)
 
 
 def test_marks_are_neither_delivered_nor_told(tmp_path: Path) -> None:

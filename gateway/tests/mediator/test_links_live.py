@@ -446,6 +446,68 @@ def test_whatever_comes_and_goes_each_holder_has_what_it_was_granted(
     played(story())
 
 
+def test_filters_of_one_client_open_so_many_lines_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a connection, which brings each message once more; patterns for the same retained
+    messages are as many as one likes.
+    """
+    monkeypatch.setattr(module, "RETAINED", -1)
+    monkeypatch.setattr(module, "LINES", 3)
+
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            broker.does = Keeping(random.Random(1))
+            snapshots = Snapshots(broker.address, "sealmq/scratch", END)
+            link = LiveLink(
+                broker.address,
+                "sealmq/live",
+                lambda packet: None,
+                lambda reason: None,
+                snapshots=snapshots,
+                whose=lambda holder: str(holder)[0],
+            )
+            async with running(link.run()):
+                await so(lambda: link.away is None)
+                assert await link.subscribe("a1", ["1/+", "2/+"]) == [2, 2]
+                assert sorted(await link.subscribe("a2", ["3/+", "4/+"])) == [2, 0x80]
+                assert await link.subscribe("b1", ["5/+"]) == [2], "another client's"
+                assert await link.subscribe("a2", ["5/+", "plain"]) == [2, 2], "it is there"
+                # One that nobody holds any more makes place.
+                link.unsubscribe("a1", ["1/+"])
+                assert await link.subscribe("a1", ["6/+"]) == [2]
+                assert await link.subscribe("a1", ["7/+"]) == [0x80]
+                lines = [peer for peer in broker.peers if "/live/" in peer.client_id]
+                await so(lambda: sum(not peer.gone for peer in lines) == 4)
+
+    played(story())
+
+
+def test_a_filter_is_tried_in_its_holder_s_turn_however_many_another_one_asks_for(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            broker.does = Keeping(random.Random(1))
+            async with reading(broker.address, tries=True) as reader:
+                link = reader.link
+                many = asyncio.create_task(link.subscribe("many", [f"m{n}/+" for n in range(200)]))
+                await asyncio.sleep(0)
+                assert await link.subscribe("one", ["one/+"]) == [2]
+                assert not many.done()
+                tried = [
+                    packet.filters[0][0]
+                    for peer in broker.peers
+                    if peer.client_id.startswith("sealmq/scratch")
+                    for packet in peer.came
+                    if isinstance(packet, Subscribe)
+                ]
+                assert len(tried) < 40
+                assert await many == [2] * 200
+
+    played(story())
+
+
 def test_a_filter_on_which_the_broker_hangs_up_is_refused_and_ends_the_link_at_most_once(
     tmp_path: Path,
 ) -> None:

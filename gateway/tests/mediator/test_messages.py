@@ -10,6 +10,7 @@ import pytest
 from sealmq.broker.promises import BrokerTakes
 from sealmq.mediator import messages as module
 from sealmq.mediator.links import BrokerAddress, BrokerAway, NotTaken
+from sealmq.mediator.links.publish import OVER, Over
 from sealmq.mediator.messages import MessageConnection
 from sealmq.mqtt import Connect, Decoder, Pingreq, Publish, build
 
@@ -162,3 +163,24 @@ def test_what_was_found_not_to_be_taken_is_not_even_tried() -> None:
                 await messages.publish(topic, b"x", 1, False)
 
     assert played(story).seen == []
+
+
+@pytest.mark.parametrize("when", ["common", "alone"])
+def test_whether_a_message_may_go_out_is_asked_when_it_does(when: str) -> None:
+    """Its client may be put out while a connection is opened, or others are tried."""
+    left = [1 if when == "alone" else 0]
+
+    def may() -> bool:
+        left[0] -= 1
+        return left[0] >= 0
+
+    async def story(broker: Broker, messages: MessageConnection, losses: list[int]) -> None:
+        broker.answer = lambda payload: "hangs up" if when == "alone" else "takes"
+        with pytest.raises(Over, match=OVER):
+            await messages.publish(b"t", b"late", 1, False, may)
+        broker.answer = lambda payload: "takes"
+        await messages.publish(b"t", b"next", 1, False)
+
+    broker = played(story)
+    assert broker.taken == [b"next"]
+    assert broker.seen.count(b"late") == (when == "alone")

@@ -26,7 +26,7 @@ from sealmq.mediator.core.wrap import (
 )
 from sealmq.mediator.forwarding import Forwarding, Latency
 from sealmq.mediator.journal_file import Entry, Segment, pack, read
-from sealmq.mediator.links.publish import OVER, Item
+from sealmq.mediator.links.publish import OVER, Item, Over
 from sealmq.mediator.replay import Replay
 from sealmq.order import Order
 
@@ -75,7 +75,9 @@ class Replayed:
         world: World,
         entries: list[Entry],
         passes: Passes = lambda family: frozenset(),
+        late: Callable[[], None] | None = None,
     ) -> None:
+        self.late = late
         self.published: list[tuple[bytes, bytes, int, bool]] = []
         self.audited: list[tuple[str, dict[str, Any]]] = []
         site: Any = SimpleNamespace(
@@ -95,9 +97,16 @@ class Replayed:
         control: Any = SimpleNamespace(losses=0)
         aside: Any = SimpleNamespace(holds=lambda topic, payload: False)
         audit: Any = SimpleNamespace(write=lambda event, **told: self.audited.append((event, told)))
-        asyncio.run(Replay(site, journal, control, aside, self._publish, audit).run())
+        self.replay = Replay(site, journal, control, aside, self._publish, audit)
+        asyncio.run(self.replay.run())
 
-    async def _publish(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+    async def _publish(
+        self, topic: bytes, payload: bytes, qos: int, retain: bool, may: Callable[[], bool]
+    ) -> None:
+        if self.late is not None:
+            self.late()
+        if not may():
+            raise Over(OVER)
         self.published.append((topic, payload, qos, retain))
 
 
@@ -123,6 +132,16 @@ def test_the_journal_publishes_nothing_again_of_a_client_that_was_put_out(out: O
         assert event == "publish-refused"
         assert told["rule"] == "mediator.journal.disabled"
         assert told["client"] == (str(SENSOR) if out is removed else "sensor")
+
+
+@pytest.mark.parametrize("out", OUT)
+def test_nor_of_one_that_is_put_out_while_a_connection_is_waited_for(out: Out) -> None:
+    world = World()
+    entries = [entry(message(world)), entry(b"", 0, True)]
+    done = Replayed(world, entries, late=lambda: out(world))
+    assert done.published == []
+    assert {event for event, _ in done.audited} == {"publish-refused"}
+    assert len(done.audited) == done.replay._left_out == 2
 
 
 @pytest.mark.parametrize("out", OUT)

@@ -14,6 +14,7 @@ import pytest
 from core_world import TOPIC, Shell
 from links_scene import Peer, Scripted, played, real_amqtt, real_mosquitto, so
 from mediator_world import SENSOR, SIBLING
+from sealmq.aead import make
 from sealmq.broker.promises import BrokerTakes
 from sealmq.families.conn import Conn
 from sealmq.families.records import TopicLabel, TopicReset
@@ -25,6 +26,7 @@ from sealmq.mediator.core.control import Control
 from sealmq.mediator.core.delivery import Delivery
 from sealmq.mediator.core.inbound import Inbound
 from sealmq.mediator.core.keyring import Keyring
+from sealmq.mediator.core.limits import QUEUE, UNDERWAY
 from sealmq.mediator.core.session import Session
 from sealmq.mediator.core.subscriptions import Subscriptions
 from sealmq.mediator.events import Events, MissingExecutor
@@ -32,6 +34,8 @@ from sealmq.mediator.links import OwnLink, end_session
 from sealmq.mediator.server import Channel
 from sealmq.mqtt import Connack, Packet, Puback, Publish, Pubrel, build
 from sealmq.store import StoreUnavailable
+from sealmq_spec import provision
+from sealmq_spec.const import CONTROL
 from shell_scene import Client, Worker, worker
 
 Story = Callable[[Worker], Awaitable[None]]
@@ -465,6 +469,55 @@ def test_a_session_that_never_opened_is_freed_at_once(what: str, tmp_path: Path)
     told(tmp_path, story)
 
 
+@pytest.mark.usefixtures("uncollected")
+def test_a_stranger_who_leaves_before_the_key_generator_answers_is_freed_at_once(
+    tmp_path: Path,
+) -> None:
+    """Whoever reaches the port can do that, as often as there are ports."""
+
+    async def story(made: Worker) -> None:
+        before = len(alive())
+        stranger = Client(made, SIBLING, "id")
+        ident = stranger.session.ident
+        ident.gen = 0
+        head = bytes(stranger.session.begin_connect(False))
+        words = ident.site, bytes(32), ident.suite, ident.client, 0, 1, bytes(16), ident.mediator
+        request = bytes(provision.ask(make, *words))
+        await stranger.opens()
+        stranger.send(build.connect("id", username="sealmq1", password=head))
+        stranger.send(build.publish(CONTROL, request))
+        await stranger.came("connack")
+        await so(lambda: bool(made.mediator._questions.tasks))
+        stranger.send(build.connack(False, 0))  # no MQTT of a client's: its session ends
+        await stranger.ended()
+        del stranger
+        await so(lambda: len(alive()) == before)
+
+    told(tmp_path, story)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_session_that_ends_while_it_waits_for_the_journal_is_freed_at_once(
+    tmp_path: Path,
+) -> None:
+    async def story(made: Worker) -> None:
+        journal = made.mediator.journal
+        before = len(alive())
+        sibling = await made.client(SIBLING)
+        journal.most = 40_000
+        sibling.publish(bytes(12_000), 1, 7)
+        await sibling.came("puback")
+        sibling.publish(b"waits", 1, 8)
+        await sibling.ping()
+        assert journal._wanted
+        sibling.send(build.connack(False, 0))
+        await sibling.ended()
+        await so(lambda: len(alive()) == before)
+        assert not journal._wanted
+
+    told(tmp_path, story)
+
+
 def test_a_client_whose_part_of_the_journal_is_full_is_answered_once_there_is_room(
     tmp_path: Path,
 ) -> None:
@@ -480,6 +533,22 @@ def test_a_client_whose_part_of_the_journal_is_full_is_answered_once_there_is_ro
         assert sensor.got == []
         journal.most = 1 << 20
         assert await sensor.came("puback") == [Puback(8)]
+
+    told(tmp_path, story)
+
+
+def test_who_sends_more_at_once_than_may_be_under_way_is_answered_and_read_on(
+    tmp_path: Path,
+) -> None:
+    """Nothing more was ever read, and keep alive ended nothing."""
+
+    async def story(made: Worker) -> None:
+        sensor = await made.client(SENSOR)
+        count = UNDERWAY + 2 * QUEUE
+        for number in range(count):
+            sensor.publish(b"much", 1, number + 1)
+        await sensor.came("puback", count)
+        await sensor.ping()
 
     told(tmp_path, story)
 

@@ -15,7 +15,11 @@ from sealmq.mqtt import (
     MalformedPacket,
     ProtocolError,
     UnsupportedProtocol,
+    build,
+    five_client,
 )
+from sealmq.mqtt.five import Decoder5
+from sealmq.mqtt.reader import FILTERS
 from sealmq.mqtt.tables import Role
 
 
@@ -238,3 +242,28 @@ def test_no_text_holds_a_secret(data: bytes) -> None:
         Decoder(4096).feed(data)
     assert "s3cret" not in f"{caught.value!r} {caught.value}"
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("five", [False, True])
+@pytest.mark.parametrize("name", ["SUBSCRIBE", "UNSUBSCRIBE"])
+def test_more_filters_than_any_client_needs_are_refused_before_they_are_all_read(
+    name: str, five: bool
+) -> None:
+    """One packet of a MiB could have a quarter of a million, each of which takes memory."""
+    first, one = (0x82, string(b"f") + b"\0") if name == "SUBSCRIBE" else (0xA2, string(b"f"))
+    head = bytes((0, 1, 0)) if five else bytes((0, 1))
+
+    def fed(count: int) -> int:
+        body = head + one * count
+        data = bytes((first,)) + build.remaining_length(len(body)) + body
+        if five:
+            decoder = Decoder5(1 << 20)
+            decoder.feed(five_client.connect("c"))
+            (packet,) = decoder.feed(data)
+        else:
+            (packet,) = Decoder(1 << 20).feed(data)
+        return len(packet.filters)
+
+    assert fed(FILTERS) == FILTERS
+    with pytest.raises(MalformedPacket, match=f"{name}: more than {FILTERS} topic filters"):
+        fed(FILTERS + 1)

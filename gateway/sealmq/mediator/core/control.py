@@ -47,7 +47,7 @@ from .effects import AskTime, Commit, Lock, Provision, Tell, Unlock, Yield
 from .limits import QUEUE, QUEUE_BYTES
 from .refusals import QUARANTINE, of, rule_of
 from .session_api import SessionApi
-from .tasks import Task
+from .tasks import Queue, Task
 from .wrap import tag_of
 
 # Header, body of at most 16,384 bytes, tag (SPEC.md 9).
@@ -56,6 +56,8 @@ _MAX_UP = M2_HEAD + 16_384 + TAG
 _ASKS, _ASKS_S = 5, 60
 # Lengths of a question for names: 1 to 32 pairs of label and client.
 _PAIRS = range(7, 1 + 6 * 32 + 1, 6)
+# Records that go out between two turns for others.
+_RECORDS = 16
 _OPEN, _CLOSED = "open", "closed"
 _ASK = bytes((ASK,))
 
@@ -67,6 +69,7 @@ class Caller(SessionApi, Protocol):
 
     state: str
     low: int
+    gate: Queue
 
     def vouched(self, client: int) -> None: ...
     def answered(self, gen: int) -> bool: ...
@@ -106,9 +109,9 @@ class Control:
             self.provision(packet)
 
     # The task holds back later packets on other topics too.
-    def _hold(self, task: Task) -> None:
+    def _hold(self, task: Task, ends: bool = False) -> None:
         self._busy = True
-        self._s.hold(task, self._go_on)
+        self._s.hold(task, self._go_on, ends)
 
     def _go_on(self) -> None:
         self._busy = False
@@ -161,7 +164,20 @@ class Control:
         records = ring.records_for(s.client.label, label)
         if not records:
             raise Denied(f"no record leads from this client's label to label {label}")
-        for record in dict.fromkeys([*records, *ring.old_records(label)]):
+        some = dict.fromkeys([*records, *ring.old_records(label)])
+        self._hold(self._records(list(some)), ends=True)
+
+    # A label may have had many epochs: others have their turn, and no more is sealed than the
+    # socket takes.
+    def _records(self, records: list[bytes]) -> Task:
+        s = self._s
+        for n, record in enumerate(records):
+            if n % _RECORDS == 0:
+                turn = s.gate.join()
+                try:
+                    yield turn
+                finally:
+                    s.gate.leave(turn)
             s.down(bytes((OP_RECORD,)) + record)
 
     def _names(self, ctr: int, body: bytes) -> None:
@@ -269,7 +285,7 @@ class Control:
             self._asking = True
             s.beside(self._provision(packet.payload), self._asked)
         else:
-            self._hold(self._provision(packet.payload))
+            self._hold(self._provision(packet.payload), ends=True)
 
     def _asked(self) -> None:
         self._asking = False

@@ -44,11 +44,13 @@ class Taker(Protocol):
 class Fetches:
     """Those of one session."""
 
-    __slots__ = ("_closed", "_rows", "_session", "_taker", "_under_way")
+    __slots__ = ("_closed", "_new", "_rows", "_session", "_taker", "_under_way")
 
     def __init__(self, session: SessionApi, taker: Taker) -> None:
         self._session, self._taker = session, taker
         self._rows: deque[Fetch] = deque()
+        # Those of them that have not begun, by filter.
+        self._new: dict[str, Fetch] = {}
         self._under_way = self._closed = False
 
     @property
@@ -58,14 +60,19 @@ class Fetches:
 
     def add(self, filter: str, qos: int, opens: bool) -> None:
         """For a filter on the live link, granted with this QoS. opens: until all is there its
-        messages wait.
+        messages wait. One that has not begun serves all who have asked for it by then.
         """
-        self._rows.append(Fetch(filter, qos, opens, self._session.site.now_ms))
+        fetch = self._new.get(filter)
+        if fetch is None:
+            fetch = self._new[filter] = Fetch(filter, qos, opens, self._session.site.now_ms)
+            self._rows.append(fetch)
+        fetch.qos, fetch.opens = qos, fetch.opens or opens
         if self._taker.takes_more:
             self.go_on()
 
     def drop(self, filter: str) -> None:
         """The filter has gone."""
+        self._new.pop(filter, None)
         for fetch in [one for one in self._rows if one.filter == filter]:
             fetch.over = True
             if fetch.token is not None and not fetch.asked:
@@ -87,12 +94,14 @@ class Fetches:
             if fetch.token is not None:
                 self._session.emit(SnapshotDrop(fetch.token))
         self._rows.clear()
+        self._new.clear()
 
     def _fetch(self) -> Task:
         rows, taker = self._rows, self._taker
         while rows and taker.takes_more:
             fetch = rows[0]
             fetch.asked = True
+            self._new.pop(fetch.filter, None)
             token, fetch.token = fetch.token, None
             some = Some((), None)
             try:

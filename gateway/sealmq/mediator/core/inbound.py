@@ -179,7 +179,7 @@ class Inbound:
             if (qos or retain) and (full := site.refuses(s.client.number)) is not None:
                 rule, why = full
                 if rule == JOURNAL_PART and not (self._in_vain or self._lost):
-                    s.hold(self._room_first(packet, labelled))
+                    s.hold(self._room_first(packet, labelled), ends=True)
                     return
                 self._refuse(packet, of(Unavailable(why), ctr), rule)
                 return

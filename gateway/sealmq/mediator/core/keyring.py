@@ -224,8 +224,9 @@ class Keyring:
     def confirm(self, number: int, gen: int) -> None:
         """The key generator is told that a client holds `gen`: once, if the next snapshot says so.
         Which generations have ended does not depend on it (Client.ended_before)."""
-        client = self.clients[number]
-        self.clients[number] = replace(client, pending=client.pending - {gen})
+        client = self.clients.get(number)
+        if client is not None:
+            self.clients[number] = replace(client, pending=client.pending - {gen})
 
     def lacks(self, client: Client, epoch: int) -> int:
         """The current epoch of the client's label if `epoch` is older; else 0."""

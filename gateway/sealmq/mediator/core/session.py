@@ -56,7 +56,7 @@ from .reasons import (
 from .refusals import CONNECT, PUBLISH, QUARANTINE, SUBSCRIBE, TABLE, UNSUBSCRIBE, proof_of
 from .site import Site
 from .subscriptions import Subscriptions
-from .tasks import Task, Tasks
+from .tasks import Queue, Task, Tasks, Turn
 from .wire import ACCEPTED, V311, Wire
 
 NEW, QUARANTINED, OPENING, OPEN, CLOSED = "new", "quarantine", "opening", "open", "closed"
@@ -106,8 +106,8 @@ it is dropped.
 """
 
 _CONTROL = CONTROL.decode()
-# What an acknowledgement that waits takes of memory.
-_ACK_BYTES = 40
+# What an acknowledgement that waits takes of memory, and a filter beside its text.
+_ACK_BYTES, _FILTER_BYTES = 40, 120
 _UNAVAILABLE = "not possible just now; the gateway's log says why"
 _EVENTS = {
     CONNECT: "connect-refused",
@@ -161,6 +161,10 @@ class Session:
         self.throttled = False
         self.out: list[bytes] = []
         self.effects: list[Effect] = []
+        # Tasks that go on when the client's socket takes more; the first place is taken while it
+        # does not.
+        self.gate = Queue()
+        self._shut: Turn | None = None
         self.inbound = Inbound(self)
         self.control = Control(self)
         self._tasks = Tasks(self.emit)
@@ -273,9 +277,10 @@ class Session:
             return False
         return len(self._queue) >= QUEUE or self._held > QUEUE_BYTES or self.control.crowded
 
-    def hold(self, task: Task, done: Callable[[], None] | None = None) -> None:
+    def hold(self, task: Task, done: Callable[[], None] | None = None, ends: bool = False) -> None:
         """Runs a task that holds back later packets. Its questions are answered even after the
-        session has ended, so it looks at `state` after each.
+        session has ended, so it looks at `state` after each; or, with `ends`, it is ended with the
+        session: nobody answers them then.
         """
         self._busy += 1
 
@@ -284,7 +289,7 @@ class Session:
                 done()
             self.release()
 
-        self._tasks.run(task, over)
+        self._tasks.run(task, over, ends)
 
     def block(self) -> None:
         """Holds back later packets until `release`."""
@@ -396,6 +401,7 @@ class Session:
             return
         self._lost = reason
         self.inbound.lost()
+        self._shut_gate(False)
         if not self._busy and not self._pumping:
             self.close(reason)
 
@@ -442,10 +448,18 @@ class Session:
     def writable(self, on: bool) -> None:
         """Whether the client's socket takes more."""
         if self.state == OPEN:
+            self._shut_gate(not on)
             self.delivery.writable(on)
         elif not on:
             # Before a proof the answers are few and short: no honest peer leaves them unread.
             self.close("answers unread before a proof")
+
+    def _shut_gate(self, shut: bool) -> None:
+        if self._shut is not None and not shut:
+            self.gate.leave(self._shut)
+            self._shut = None
+        elif self._shut is None and shut:
+            self._shut = self.gate.join()
 
     # --- time, keys, policy ---
 
@@ -582,6 +596,7 @@ class Session:
         self._early.clear()
         self._held, self._lost = 0, None
         self._tasks.close()
+        self._shut_gate(False)
         if was_open:
             del self._agenda.by_policy[self.policy]
             self.subs.close()
@@ -605,4 +620,8 @@ def _to_nobody(effect: Effect) -> None:
 def _size(packet: Packet) -> int:
     if isinstance(packet, Pubacks):
         return _ACK_BYTES * len(packet.packet_ids)
+    if isinstance(packet, Subscribe):
+        return sum(_FILTER_BYTES + len(text) for text, _ in packet.filters)
+    if isinstance(packet, Unsubscribe):
+        return sum(_FILTER_BYTES + len(text) for text in packet.filters)
     return len(packet.payload) if isinstance(packet, Publish) else 0

@@ -291,7 +291,9 @@ class Subscriptions:
             touched[target] = None
             if code != REFUSED:
                 self._policy.granted(one.raw, one.held.qos, self._site.now_ms)
-                if target is one.target and target.link == LIVE and one.fetches:
+                # The same filter may stand in the packet once more, and have begun to wait.
+                waits = self._table.value(self._delivery, target.filter) > 3
+                if target is one.target and target.link == LIVE and (one.fetches or waits):
                     fetched[target] = None
             elif one.before is None or not one.before.taken:
                 self._drop(one.raw)
@@ -304,6 +306,9 @@ class Subscriptions:
         for target in touched:
             self._enter(target)
             rows += target.rows
+        if REFUSED in got.values():
+            # What came meanwhile because of others' filters waits for nothing any more.
+            self._delivery.left()
         if not (yield from self._store(rows)) or self._closed:
             return
         session.write(session.wire.suback(packet.packet_id, codes, refused))
@@ -513,8 +518,12 @@ class Subscriptions:
         if at is not None and at != target.filter:
             # It has another filter at the broker now, say in the group of another purpose.
             target = self._put(raw, at, held)
-        # One that is resumed waits for its snapshot again.
+        # One that is resumed waits for its snapshot again. If the broker was not told of its pause
+        # yet, there is no answer of the broker's after which that would be fetched.
+        was = self._table.value(self._delivery, target.filter)
         self._enter(target, waits=True)
+        if was < 0 and target.link == LIVE and target.have != NONE:
+            self._fetch(target)
         if not held.allowed:
             self._delivery.left()
         self._settle(target)
@@ -584,6 +593,9 @@ class Subscriptions:
             return
         if code == REFUSED:
             target.refused = True
+            if target.link == LIVE:
+                self._table.leave(self._delivery, target.filter)
+                self._delivery.left()
             words = "the broker refuses a subscription that it had before"
             self._tell(target, REFUSED_RULE, words)
             return

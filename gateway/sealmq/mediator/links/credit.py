@@ -2,10 +2,10 @@
 
 A broker keeps a bounded queue for a connection and drops what exceeds it, without a word; all
 readers of a worker share its live link's. So now and then a mark goes out over the publish link,
-and the live links of all workers are subscribed to marks: what was published before a mark has
-passed when the mark has come over each of them. When as much may be out as this worker's part of
-half of a queue, its publishers wait. Marks come in their order; if one does not, it was dropped,
-and perhaps messages with it.
+and the live links of all workers, with all of their lines, are subscribed to marks: what was
+published before a mark has passed when the mark has come over each of them. When as much may be
+out as this worker's part of half of a queue, its publishers wait. Marks come in their order; if one
+does not, it was dropped, and perhaps messages with it.
 """
 
 from __future__ import annotations
@@ -70,8 +70,6 @@ class Credit:
         self._marks: dict[int, _Mark] = {}
         # Workers whose live links are there.
         self._there: set[int] = set()
-        # The newest mark of each other worker that came here.
-        self._newest: dict[int, int] = {}
 
     @property
     def counts(self) -> bool:
@@ -109,7 +107,6 @@ class Credit:
 
     def begin(self, there: bool) -> None:
         """The live link is up, and subscribed to marks if the broker lets it; or it is lost."""
-        self._newest.clear()
         if self.possible:
             self.live(self._worker, there)
             self._tells(there)
@@ -131,28 +128,18 @@ class Credit:
             mark.waits.discard(worker)
             self._go_on()
 
-    def came(self, payload: bytes) -> str | None:
-        """A mark came over the live link here. Why messages must have been lost before it, or
-        None.
+    def came(self, worker: int, number: int) -> str | None:
+        """The next mark of this worker came over the live link here. Why messages must have been
+        lost before it, or None.
         """
-        words = payload.split()
-        if len(payload) > 32 or len(words) != 2 or not all(word.isdigit() for word in words):
+        if worker != self._worker:
+            self._told(worker, number)
             return None
-        worker, number = int(words[0]), int(words[1])
-        if worker == self._worker:
-            waiting = (n for n, mark in self._marks.items() if worker in mark.waits)
-            first = next(waiting, number)
-            if number > first and number in self._marks:
-                return _DROPPED
-            self.marked(worker, number)
-            return None
-        newest = self._newest.get(worker, 0)
-        if number <= newest and number // _RUN == newest // _RUN:
-            return None  # a second copy
-        self._newest[worker] = number
-        if number > newest + 1 and number // _RUN == newest // _RUN:
+        waiting = (n for n, mark in self._marks.items() if worker in mark.waits)
+        first = next(waiting, number)
+        if number > first and number in self._marks:
             return _DROPPED
-        self._told(worker, number)
+        self.marked(worker, number)
         return None
 
     def overdue(self) -> str | None:
@@ -184,3 +171,47 @@ class Credit:
             self._passed = marks.pop(number).sent
         if self._sent - self._passed < self.most // 2:
             self.room()
+
+
+class Lines:
+    """The lines of one live link, of which each brings marks. One has come when each has brought
+    it: so has all that was published before it then. `first` is waited for from the beginning, any
+    other line from the first mark on that it brings.
+    """
+
+    def __init__(self, credit: Credit, first: object) -> None:
+        self._credit, self._first = credit, first
+        # Of each line the newest mark that it has brought, by worker.
+        self._brought: dict[object, dict[int, int]] = {first: {}}
+        # Marks that not every line has brought: (worker, number).
+        self._waiting: set[tuple[int, int]] = set()
+
+    def came(self, line: object, payload: bytes) -> str | None:
+        """A line has brought this mark. As Credit.came."""
+        words = payload.split()
+        if len(payload) > 32 or len(words) != 2 or not all(word.isdigit() for word in words):
+            return None
+        worker, number = int(words[0]), int(words[1])
+        brought = self._brought.setdefault(line, {})
+        newest = brought.get(worker, 0)
+        if number <= newest:
+            return None  # a second copy
+        brought[worker] = number
+        if newest and number > newest + 1 and number // _RUN == newest // _RUN:
+            return _DROPPED
+        self._waiting.add((worker, number))
+        return self._pass(worker)
+
+    def over(self, line: object) -> str | None:
+        """It is no more, and nothing is to come over it. As Credit.came."""
+        reasons = [self._pass(worker) for worker in self._brought.pop(line, {})]
+        return next(filter(None, reasons), None)
+
+    def _pass(self, worker: int) -> str | None:
+        rows = self._brought.items()
+        least = min(row.get(worker, 0) for of, row in rows if worker in row or of is self._first)
+        for mark in sorted(m for m in self._waiting if m[0] == worker and m[1] <= least):
+            self._waiting.remove(mark)
+            if reason := self._credit.came(*mark):
+                return reason
+        return None

@@ -11,8 +11,9 @@ broker may hang up on others, too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from typing import Any
 
 from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
@@ -26,9 +27,9 @@ from .broker import (
     directly,
     nobody_hears,
 )
-from .credit import Credit
+from .credit import Credit, Lines
 from .reconnecting import ReconnectingLink
-from .snapshots import SnapshotCut, SnapshotEnded, Snapshots
+from .snapshots import QUIET_S, SnapshotCut, SnapshotEnded, Snapshots
 from .subscribe_requests import SubscribeRequests
 
 log = logging.getLogger("sealmq.mediator")
@@ -41,11 +42,17 @@ LINGER_S = 60.0
 LINGERING = 1024
 # A filter for which more than this is retained does not get onto the line that all share.
 RETAINED, RETAINED_BYTES = 256, 1024 * 1024
+# The most lines of one client's filters: each is a connection, and brings each message once more.
+LINES = 32
 # Filters that are remembered because the link fell before they were answered.
 SUSPECTS = 1024
-# Filters that are tried at a time.
-TRIED_AT_ONCE = 8
+# Filters of one client that are tried at a time.
+TRIED_AT_ONCE = 4
 
+# How often a line is asked whether it is empty.
+ASKED = 15
+# The packet id of the question whether a line is empty: those of SUBSCRIBE begin with 1.
+_EMPTY_ID = 65_535
 _BEAT_S = 1.0
 _REFUSED = 0x80
 
@@ -53,19 +60,20 @@ _REFUSED = 0x80
 class _Line:
     """One connection: what comes goes to `deliver`, and is acknowledged when that returns.
 
-    `marked`: the topic of marks, and what is called with each of them.
+    `marks`: their topic; `marked` is called with this line and each of them.
     """
 
     def __init__(
         self,
         deliver: Callable[[Publish], None],
         ended: Callable[[str], None],
-        marked: tuple[str, Callable[[bytes], None]] = ("", lambda payload: None),
+        marks: str,
+        marked: Callable[[_Line, bytes], None],
         on_unfit: OnUnfit = nobody_hears,
         as_event: AsEvent = directly,
     ) -> None:
         self._deliver = deliver
-        self._mark, self._marked = marked
+        self._marks, self._marked = marks, marked
         self._ended = ended
         self.link = BrokerLink(
             self._came,
@@ -76,6 +84,28 @@ class _Line:
         )
         self.asking = SubscribeRequests(self.link.send)
         self._twos = QoS2Receiver()
+        # What comes back when nothing is before it any more.
+        self._empty = "", asyncio.Event()
+
+    async def empty(self, topic: str) -> None:
+        """Returns once all that the broker had for this line has come. Raises BrokerAway.
+
+        What is retained for a filter may fill the broker's queue for it: what is published until
+        there is room is dropped, and so is this question, which is asked again then.
+        """
+        self._empty = topic, asyncio.Event()
+        if self.link.up:
+            await self.asking.subscribe([(topic, 1)])
+        for _ in range(ASKED):
+            if not self.link.up:
+                break
+            self.link.send(build.publish(topic, b"?", 1, packet_id=_EMPTY_ID))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(QUIET_S):
+                    await self._empty[1].wait()
+                self.asking.unsubscribe([topic])
+                return
+        raise BrokerAway("what is retained for a filter does not pass")
 
     def close(self) -> None:
         self.link.close()
@@ -93,8 +123,10 @@ class _Line:
             if not packet.qos:
                 self._deliver(packet)
             elif packet.qos == 1:
-                if packet.topic == self._mark:
-                    self._marked(packet.payload)
+                if packet.topic == self._marks:
+                    self._marked(self, packet.payload)
+                elif packet.topic == self._empty[0]:
+                    self._empty[1].set()
                 else:
                     self._deliver(packet)
                 self.link.send(build.puback(packet.packet_id))
@@ -111,13 +143,14 @@ class _Line:
 
 
 class _Held:
-    """A filter. `code`: the broker's answer, once it is there. `line`: its own, if it has one.
-    `asked`: whether the broker was asked.
+    """A filter. `whose`: the client's that has asked for it first. `code`: the broker's answer,
+    once it is there. `line`: its own, if it has one. `asked`: whether the broker was asked.
     """
 
-    __slots__ = ("asked", "code", "holders", "line")
+    __slots__ = ("asked", "code", "holders", "line", "whose")
 
-    def __init__(self, code: asyncio.Future[int]) -> None:
+    def __init__(self, whose: Hashable, code: asyncio.Future[int]) -> None:
+        self.whose = whose
         self.holders: set[object] = set()
         self.code = code
         self.line: _Line | None = None
@@ -128,6 +161,7 @@ class LiveLink(ReconnectingLink):
     """`packet` gets each PUBLISH, which is acknowledged when it returns. `lost` is called with the
     reason when the link falls: then nobody holds a filter any more. `snapshots`: for trying
     filters. `credit`: shared with the publish link. `on_unfit`, `as_event`: as BrokerLink has them.
+    `whose`: of a holder, which client it is of.
 
     What is asked in one turn of the loop goes out in the order in which it was asked, in as few
     packets as possible; the broker deals with them in that order, so the last one counts.
@@ -144,11 +178,12 @@ class LiveLink(ReconnectingLink):
         credit: Credit | None = None,
         on_unfit: OnUnfit = nobody_hears,
         as_event: AsEvent = directly,
+        whose: Callable[[Any], Hashable] = id,
     ) -> None:
         super().__init__(address, client_id, changed)
         self._credit = credit if credit is not None and credit.possible else None
         self._deliver, self._lost, self._snapshots = packet, lost, snapshots
-        self._on_unfit, self._as_event = on_unfit, as_event
+        self._on_unfit, self._as_event, self._whose = on_unfit, as_event, whose
         self._line: _Line | None = None
         self._filters: dict[str, _Held] = {}
         # Filters that nobody holds, the oldest first, and since when.
@@ -157,7 +192,9 @@ class LiveLink(ReconnectingLink):
         self._queue: list[tuple[str, _Held | None]] = []
         self._suspects: dict[str, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._tried = self._lines = 0
+        self._tried = self._opened = 0
+        # Which of the lines have brought which marks.
+        self._lines: Lines | None = None
 
     # --- subscriptions ---
 
@@ -192,7 +229,8 @@ class LiveLink(ReconnectingLink):
     def _hold_filter(self, holder: object, filt: str) -> asyncio.Future[int]:
         held = self._filters.get(filt)
         if held is None:
-            held = self._filters[filt] = _Held(asyncio.get_running_loop().create_future())
+            code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            held = self._filters[filt] = _Held(self._whose(holder), code)
             # While there is a filter on which the link may have fallen, there may be more like it.
             doubtful = "+" in filt or "#" in filt or bool(self._suspects)
             if doubtful and self._snapshots is not None:
@@ -210,7 +248,7 @@ class LiveLink(ReconnectingLink):
             del self._lingering[filt]
             held = self._filters.pop(filt)
             if held.line is not None:
-                held.line.close()
+                self._end_line(held.line)
             elif held.asked:
                 self._ask(filt, None)
 
@@ -223,7 +261,7 @@ class LiveLink(ReconnectingLink):
 
     async def _try(self, filt: str, held: _Held, snapshots: Snapshots) -> None:
         try:
-            much = await self._much(filt, snapshots)
+            much = await self._much(filt, held.whose, snapshots)
             if self._filters.get(filt) is held:
                 self._suspects.pop(filt, None)
                 if much:
@@ -244,9 +282,9 @@ class LiveLink(ReconnectingLink):
                 held.code.exception()
 
     # Whether more is retained for it than may come over the line that all share.
-    async def _much(self, filt: str, snapshots: Snapshots) -> bool:
+    async def _much(self, filt: str, whose: Hashable, snapshots: Snapshots) -> bool:
         self._tried += 1
-        snapshot = snapshots.of(-1 - self._tried % TRIED_AT_ONCE, filt)
+        snapshot = snapshots.of((whose, self._tried % TRIED_AT_ONCE), filt)
         count = size = 0
         more = True
         try:
@@ -262,18 +300,57 @@ class LiveLink(ReconnectingLink):
             snapshot.close()
         return False
 
+    # Whether its client's filters may have one line more. One that nobody holds makes place.
+    def _may_open(self, whose: Hashable) -> bool:
+        mine = [f for f, h in self._filters.items() if h.line is not None and h.whose == whose]
+        if len(mine) < LINES:
+            return True
+        over = next((filt for filt in mine if filt in self._lingering), None)
+        if over is None:
+            return False
+        del self._lingering[over]
+        line = self._filters.pop(over).line
+        if line is not None:
+            self._end_line(line)
+        return True
+
     async def _own_line(self, filt: str, held: _Held) -> None:
-        line = held.line = _Line(
-            self._deliver, self._give_up, on_unfit=self._on_unfit, as_event=self._as_event
-        )
-        self._lines += 1
-        await line.link.open(self._address, f"{self._client_id}/{self._lines}")
-        [code] = await line.asking.subscribe([(filt, self._address.qos)])
+        if not self._may_open(held.whose):
+            log.warning(
+                "a filter is refused: %d of its client have connections of their own", LINES
+            )
+            self._answer(filt, held, _REFUSED)
+            return
+        line = held.line = self._make_line(self._give_up)
+        self._opened += 1
+        name = f"{self._client_id}/{self._opened}"
+        try:
+            await line.link.open(self._address, name)
+            [code] = await line.asking.subscribe([(filt, self._address.qos)])
+            if self._credit is not None and code != _REFUSED:
+                await line.empty(f"@{name}")
+                await line.asking.subscribe([(self._credit.topic, 1)])
+        except BrokerAway:
+            self._end_line(line)
+            raise
         if self._filters.get(filt) is held and code != _REFUSED:
             self._answer(filt, held, code)
         else:
-            line.close()
+            self._end_line(line)
             self._answer(filt, held, _REFUSED)
+
+    def _make_line(self, ended: Callable[[str], None]) -> _Line:
+        marks = "" if self._credit is None else self._credit.topic
+        return _Line(self._deliver, ended, marks, self._marked, self._on_unfit, self._as_event)
+
+    def _end_line(self, line: _Line) -> None:
+        line.close()
+        if self._lines is not None and (reason := self._lines.over(line)):
+            self._give_up(reason)
+
+    def _marked(self, line: _Line, payload: bytes) -> None:
+        if self._lines is not None and (reason := self._lines.came(line, payload)):
+            self._give_up(reason)
 
     # Messages are missing, whichever line falls.
     def _give_up(self, reason: str) -> None:
@@ -336,13 +413,8 @@ class LiveLink(ReconnectingLink):
     async def _hold(self) -> None:
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         credit = self._credit
-
-        def marked(payload: bytes) -> None:
-            if credit is not None and (reason := credit.came(payload)):
-                line.link.give_up(reason)
-
-        mark = (credit.topic, marked) if credit is not None else ("", marked)
-        line = _Line(self._deliver, ended.set_result, mark, self._on_unfit, self._as_event)
+        line = self._make_line(ended.set_result)
+        self._lines = None if credit is None else Lines(credit, line)
         await line.link.open(self._address, self._client_id)
         if credit is not None:
             try:

@@ -45,6 +45,10 @@ class NotTaken(Exception):
     """The broker does not take this message. Its text says why we think so."""
 
 
+class Over(NotTaken):
+    """Its client may not publish it any more."""
+
+
 class Item(NamedTuple):
     """A message. `client`, `gen`: whose it is, and under which of its keys it came. `zeros`: how
     many of QoS 0 were sent before it.

@@ -8,7 +8,7 @@ drops messages for want of room drops the sentinel as well: then the snapshot ra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from itertools import islice
 
 from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
@@ -60,11 +60,11 @@ class Snapshots:
         self._on_unfit = on_unfit
         self._client_id = client_id
         self._places = asyncio.Semaphore(PLACES)
-        self._turns: dict[int, tuple[asyncio.Lock, int]] = {}
+        self._turns: dict[Hashable, tuple[asyncio.Lock, int]] = {}
         self._idle: list[_Scratch] = []
         self._opened = 0
 
-    def of(self, client: int, filt: str) -> Snapshot:
+    def of(self, client: Hashable, filt: str) -> Snapshot:
         """A snapshot for this client. Nothing happens before its first `more`."""
         return Snapshot(self, client, filt)
 
@@ -76,7 +76,7 @@ class Snapshots:
 
     # --- for Snapshot ---
 
-    async def place(self, client: int) -> _Scratch:
+    async def place(self, client: Hashable) -> _Scratch:
         """A link, when it is this client's turn. Raises BrokerAway, _Ended."""
         lock, users = self._turns.get(client, (asyncio.Lock(), 0))
         self._turns[client] = lock, users + 1
@@ -96,7 +96,7 @@ class Snapshots:
             self._leave(client)
             raise
 
-    def free(self, client: int, scratch: _Scratch, clean: bool) -> None:
+    def free(self, client: Hashable, scratch: _Scratch, clean: bool) -> None:
         """The place is free. `clean`: the link can be used again."""
         if clean and scratch.up:
             scratch.idle(self._forget)
@@ -107,7 +107,7 @@ class Snapshots:
         self._turns[client][0].release()
         self._leave(client)
 
-    def _leave(self, client: int) -> None:
+    def _leave(self, client: Hashable) -> None:
         lock, users = self._turns.pop(client)
         if users > 1:
             self._turns[client] = lock, users - 1
@@ -134,7 +134,7 @@ class Snapshot:
     handed out already is not handed out again.
     """
 
-    def __init__(self, snapshots: Snapshots, client: int, filt: str) -> None:
+    def __init__(self, snapshots: Snapshots, client: Hashable, filt: str) -> None:
         self._snapshots, self._client, self._filter = snapshots, client, filt
         self._scratch: _Scratch | None = None
         self._seen: set[str] = set()

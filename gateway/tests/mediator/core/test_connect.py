@@ -291,6 +291,21 @@ def test_the_first_proof_of_a_pending_generation_ends_the_older_ones() -> None:
     assert not shell.asked, "it was not pending"
 
 
+def test_a_client_that_is_removed_while_its_first_proof_is_stored_is_refused() -> None:
+    world = World()
+    shell = Shell(world=world)
+    snapshot = world.snapshot()
+    snapshot["clients"][0]["links"][0]["pending"] = True
+    shell.site.ring = Keyring(world.site, 9, snapshot)
+    shell.later = {Commit}
+    peer = Peer(shell, SENSOR).connect()
+    del snapshot["clients"][0]
+    shell.site.ring = Keyring(world.site, 9, snapshot)
+    shell.answer()
+    peer.take()
+    refused(peer, "mediator.connect.changed")
+
+
 def test_slots_of_before_the_key_generator_heard_of_a_proof_bring_no_generation_back() -> None:
     """A snapshot that was asked for before, or an answer to a request of then."""
     world = World()

@@ -11,11 +11,12 @@ from core_world import CONFIG, Peer, Shell, opened
 from families.gate import Gate
 from families.toy import Toy
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING
+from sealmq.aead import make
 from sealmq.audit.events import check
 from sealmq.families.api import FamilyRecord, Later, Proposal, Verdict, Who
 from sealmq.kgtypes import Answer, KgDenied, KgUnauthentic, KgUnavailable
 from sealmq.mediator.core.effects import AskTime, Commit, Lock, Provision, Unlock, Vouched, Yield
-from sealmq.mqtt import Pingreq, Pingresp, Publish
+from sealmq.mqtt import Disconnect, Pingreq, Pingresp, Publish
 from sealmq.store.errors import StoreFull, StoreUnavailable
 from sealmq_spec.const import (
     OP_ASK_TIME,
@@ -28,6 +29,7 @@ from sealmq_spec.const import (
     OP_TIME,
 )
 from sealmq_spec.keys import u24
+from sealmq_spec.records import Roots, make_record
 
 
 def replies(peer: Peer) -> list[tuple[int, bytes]]:
@@ -380,6 +382,78 @@ def test_a_reader_gets_the_records_that_lead_to_a_label_below_and_no_others() ->
     assert (OP_RECORD, shell.world.record) in above.told
     below.send(below.up(bytes((OP_FETCH,)) + u24(HIGH)))
     assert rules(below) == ["mediator.control.denied"]
+
+
+def with_back_links(shell: Shell, count: int) -> None:
+    """The label below has had so many epochs."""
+    low = shell.world.low
+    links = shell.site.ring.back_links.setdefault(LOW, {})
+    for epoch in range(1, count + 1):
+        older = Roots(LOW, epoch, low.suite, os.urandom(32), os.urandom(32))
+        fresh = os.urandom(8), os.urandom(8), 5, 0, os.urandom(12)
+        links[epoch] = make_record(make, shell.world.site, low, older, *fresh)
+
+
+def test_records_that_are_asked_for_go_out_in_pieces_as_fast_as_they_are_taken() -> None:
+    """One read may bring thousands of such questions: their answers held up all clients for
+    seconds, and filled memory.
+    """
+    shell = Shell()
+    peer, other = opened(shell, PANEL), opened(shell, SENSOR)
+    with_back_links(shell, 64)
+    shell.later = {Yield}
+    asked = [peer.up(bytes((OP_FETCH,)) + u24(LOW)) for _ in range(3)]
+    peer.session.receive(*asked)
+    shell.run()
+    most = 0
+    for turn in range(100):
+        before = len(peer.told)
+        peer.take()
+        most = max(most, len(peer.told) - before)
+        if turn == 1:
+            peer.session.writable(False)
+        if not shell.asked:
+            assert peer.session.state == "open"
+            peer.session.writable(True)
+            shell.run()
+            if not shell.asked:
+                break
+        other.send(Pingreq())
+        assert other.got.pop() == Pingresp(), "others are served"
+        shell.answer(shell.asked.pop())
+        if turn == 1:
+            assert not shell.asked, "it waits until the socket takes more"
+    assert most <= 16
+    assert [op for op, _ in peer.told].count(OP_RECORD) == 3 * 65
+    assert not shell.asked
+
+
+def test_who_ends_while_records_wait_for_its_socket_is_asked_nothing_more() -> None:
+    shell = Shell()
+    peer = opened(shell, PANEL)
+    shell.later = {Yield}
+    peer.session.writable(False)
+    peer.send(peer.up(bytes((OP_FETCH,)) + u24(LOW)))
+    assert not shell.asked
+    peer.session.close("gone")
+    shell.run()
+    assert not shell.asked
+    assert not peer.session._tasks
+    assert not peer.session.gate
+
+
+def test_who_goes_without_taking_its_records_goes() -> None:
+    """Its socket never takes more; what it sent before still waited for that."""
+    shell = Shell()
+    peer = opened(shell, PANEL)
+    peer.session.writable(False)
+    peer.send(peer.up(bytes((OP_FETCH,)) + u24(LOW)))
+    peer.send(Disconnect())
+    assert peer.session.state == "open"
+    peer.session.lost("reset")
+    shell.run()
+    assert peer.session.state == "closed"
+    assert shell.audits("disconnect")[-1]["clean"]
 
 
 @pytest.mark.parametrize("blob", [None, b"sealed time"])

@@ -10,10 +10,10 @@ from mediator_world import HIGH, LOW, PANEL, SENSOR, SIBLING
 from reader_scene import Client, Scene, payloads
 from sealmq.aead import make
 from sealmq.mediator.core.delivery import WINDOW
-from sealmq.mediator.core.effects import LOST, MAYBE
+from sealmq.mediator.core.effects import LOST, MAYBE, Snapshot
 from sealmq.mediator.core.limits import HELD_ALL, HOLD_S, SLOW_BYTES, SLOW_SURE_BYTES
 from sealmq.mediator.core.session import Session
-from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from sealmq.mqtt import FilterWishes, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe
 from sealmq.order import Order
 from sealmq_spec.const import LIVE, QUEUED, RETAINED, WINDOW_S
 from sealmq_spec.envelope import get_m3
@@ -499,6 +499,59 @@ def test_a_snapshot_is_fetched_as_fast_as_its_reader_takes_it() -> None:
         scene.settle()
     assert {p.topic for p in client.messages} == {f"t/{n}" for n in range(200)}
     assert scene.broker.snapshots == {}
+
+
+def test_what_came_for_a_filter_that_the_broker_refuses_holds_up_nothing() -> None:
+    """It came because of another client's filter, and had to wait for what is retained."""
+    scene = Scene()
+    panel, client = reader(scene, ("a/#", 1))
+    scene.broker.grants = lambda filter, qos: 0x80 if filter == "b/#" else qos
+    scene.subscribe(panel, 2, ("b/#", 1))
+    scene.publish("b/1", b"nobody's", 1)
+    scene.settle()
+    assert client.acks == [("suback", 2, (0x80,))]
+    scene.publish("a/1", b"wanted", 1)
+    assert [packet.topic for packet in client.messages] == ["a/1"]
+
+
+def test_a_filter_that_stands_twice_in_one_packet_is_fetched_if_either_wants_it() -> None:
+    """The last one counts, and what the first one had begun to wait for never came."""
+    scene = Scene()
+    panel = scene.open()
+    client, peer = Client(panel), scene.peer(panel)
+    scene.publish("a/1", b"kept", 1, retain=True)
+    texts = tuple((peer.token("a/#", 1)[0], 1) for _ in range(2))
+    panel.receive(Subscribe(1, texts, (FilterWishes(), FilterWishes(retained=2))))
+    scene.settle()
+    scene.publish("a/1", b"live", 1)
+    assert [packet.retain for packet in client.messages] == [True, False]
+
+
+def test_a_filter_that_is_subscribed_to_again_and_again_waits_once_to_be_fetched() -> None:
+    """Each SUBSCRIBE took memory until what is retained had been fetched for it alone."""
+    scene, snapshots = Scene(), 0
+    panel = scene.open()
+    scene.publish("machine/1", b"kept", 1, retain=True)
+
+    def others() -> int | None:
+        kinds = [type(question.effect) for question in scene.questions]
+        return next((at for at, kind in enumerate(kinds) if kind is not Snapshot), None)
+
+    for number in range(1, 31):
+        scene.subscribe(panel, number, ("machine/#", number % 3), ("machine/1", 1))
+        while (at := others()) is not None:
+            scene.answer(at)
+    client = Client(panel)
+    assert len(client.acks) == 30
+    assert client.messages == []
+    assert len(panel.delivery.fetches._rows) == 3
+    scene.publish("machine/1", b"live", 1)
+    while scene.questions:
+        snapshots += isinstance(scene.questions[0].effect, Snapshot)
+        scene.answer()
+    assert snapshots == 3, "the first one was under way, and each filter has one for all the others"
+    assert [packet.retain for packet in client.messages].count(True) == 3
+    assert [packet.qos for packet in client.messages if not packet.retain] == [1]
 
 
 def test_a_reader_that_goes_drops_the_rest_of_its_snapshot() -> None:

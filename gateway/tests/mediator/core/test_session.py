@@ -43,6 +43,7 @@ from sealmq.mqtt import (
     Pubrel,
     Suback,
     Subscribe,
+    Unsubscribe,
     UnsupportedProtocol,
 )
 from sealmq_spec.const import ASK, OP_RECEIPT, OP_WELCOME
@@ -227,6 +228,22 @@ def test_large_packets_crowd_by_their_bytes() -> None:
     peer.session.receive(Publish("t", b"t", bytes(QUEUE_BYTES)))
     assert not peer.session.crowded
     peer.session.receive(Publish("t", b"t", b"x"))
+    assert peer.session.crowded
+
+
+@pytest.mark.parametrize("kind", [Subscribe, Unsubscribe])
+def test_filters_crowd_by_their_bytes_too(kind: type[Any]) -> None:
+    """Of a client whose message waits for room in the journal, say, for half a minute."""
+    shell = Shell()
+    peer = open_peer(shell)
+    shell.later = {Commit}
+    peer.send(peer.message(topic="a/new/one"))
+    texts = ["f" * 60_000] * 10
+    filters = [(text, 1) for text in texts] if kind is Subscribe else texts
+    for number in range(1, 4):
+        peer.session.receive(kind(number, tuple(filters)))
+        assert not peer.session.crowded
+    peer.session.receive(kind(4, tuple(filters)))
     assert peer.session.crowded
 
 

@@ -263,6 +263,43 @@ def test_a_broker_that_does_not_take_it_back_is_told_and_asked_again_later(clean
     assert alone.subs == {"machine/#": 1}
 
 
+def test_what_comes_for_one_that_the_broker_does_not_take_back_holds_up_nothing() -> None:
+    """It comes because of others' filters, and waited for what is retained."""
+    alone = held((BILL, 1), ("!AP/other/%23{care}", 1))
+    alone.apply(shut("bill"))
+    alone.settle()
+    alone.scene.broker.grants = lambda filter, qos: REFUSED if filter == "machine/#" else qos
+    alone.apply(opened("bill"))
+    alone.scene.publish("machine/1", b"between", 1)
+    alone.scene.settle()
+    alone.scene.publish("machine/1", b"after", 1)
+    wanted = alone.scene.publish("other/1", b"wanted", 1)
+    assert payloads(alone.client.messages) == [wanted]
+    assert alone.subs == {"other/#": 1}
+
+
+def test_what_is_allowed_again_before_its_pause_has_begun_waits_for_nothing_that_never_comes() -> (
+    None
+):
+    """Many are paused at once, and so many wait for their turn."""
+    many = [f"!AP/m{n}/%23{{bill}}" for n in range(70)]
+    alone = held(*((raw, 1) for raw in many))
+    for records in shut("bill"), opened("bill"):
+        alone.apply(records)
+        while True:
+            kinds = [type(question.effect) for question in alone.scene.questions]
+            if Yield not in kinds:
+                break
+            alone.scene.answer(kinds.index(Yield))
+        assert kinds.count(Unsubscribe) == 64
+    alone.settle()
+    wanted = [alone.scene.publish(f"m{n}/1", b"wanted", 1) for n in range(70)]
+    assert sorted(payloads(alone.client.messages)) == sorted(wanted[:64])
+    for packet in alone.client.messages:
+        alone.scene.receive(alone.session, Puback(packet.packet_id))
+    assert sorted(payloads(alone.client.messages)) == sorted(wanted)
+
+
 def test_a_broker_that_takes_it_back_with_less() -> None:
     alone = held((BILL, 2), (CARE, 1))
     alone.apply(shut("bill", "care"))

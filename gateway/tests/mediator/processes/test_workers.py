@@ -6,21 +6,25 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import sealmq_forks
 from sealmq import garbage
+from sealmq.mediator import worker as worker_module
 from sealmq.mediator import workers as workers_module
 from sealmq.mediator.acceptor import Acceptor
 from sealmq.mediator.journal_file import folder_of, gather, gathered, pack, read
 from sealmq.mediator.owner import Owner
 from sealmq.mediator.pool import Pool
+from sealmq.mediator.worker import WorkerEnd
 from sealmq.mqtt import build
 from sealmq.site.config import load, loads
 from sealmq.site.layout import Layout, prepare
@@ -181,6 +185,58 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def run(story: Any) -> None:
     asyncio.run(asyncio.wait_for(story, 60))
+
+
+def test_what_comes_while_a_worker_begins_is_done_in_its_order(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it took a configuration over, keys that came then were followed by older ones."""
+    monkeypatch.setattr(worker_module, "garbage", SimpleNamespace(started=lambda: None))
+
+    async def story() -> None:
+        kseqs: list[int] = []
+        reloads, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def reload(config: Any) -> None:
+            reloads.set()
+            await goes_on.wait()
+
+        async def built(*words: Any) -> Any:
+            return SimpleNamespace(
+                take_ring=lambda ring: kseqs.append(ring.kseq),
+                reload=reload,
+                run=asyncio.Event().wait,
+            )
+
+        calls, ours = socket.socketpair()
+        hand, theirs = socket.socketpair()
+        nobody: Any = None
+        end = WorkerEnd(layout, {}, calls, hand, nobody)
+        monkeypatch.setattr(end, "_built", built)
+        await end._peer.open()
+        told = end._peer._handlers
+
+        def keys(kseq: int) -> None:
+            told["ring"](b"\x01\x02\x03\x04", 1, SNAPSHOT | {"kseq": kseq}, [])
+
+        keys(1)
+        await told["config"](layout.config.read_text())
+        keys(2)
+        begins = asyncio.create_task(end._begin())
+        await reloads.wait()
+        keys(3)
+        goes_on.set()
+        await begins
+        keys(4)
+        assert kseqs == [1, 2, 3, 4]
+        asyncio.get_running_loop().remove_reader(hand)
+        assert end._running is not None
+        end._running.cancel()
+        end._peer.close()
+        for sock in (ours, hand, theirs):
+            sock.close()
+
+    run(story())
 
 
 def test_a_client_comes_to_the_worker_of_its_number_each_time(layout: Layout) -> None:
