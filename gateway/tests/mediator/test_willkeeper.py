@@ -34,7 +34,7 @@ class Keeper:
         store: Any = SimpleNamespace(wills=list)
         control: Any = SimpleNamespace(ready=self.ready)
         nobody: Any = None
-        self.it = WillKeeper(site, store, nobody, nobody, control, nobody, nobody)
+        self.it = WillKeeper(site, store, nobody, nobody, control, nobody, nobody, nobody)
         monkeypatch.setattr(self.it, "fire", self._fire)
         monkeypatch.setattr(self.it, "drop", lambda will: None)
         slept = {**vars(asyncio), "sleep": self._sleep}
@@ -165,7 +165,7 @@ class Firing:
         audit: Any = self.audit
         control: Any = SimpleNamespace(losses=0)
         nobody: Any = None
-        self.it = WillKeeper(site, store, audit, journal, control, self._publish, nobody)
+        self.it = WillKeeper(site, store, audit, journal, control, self._publish, nobody, nobody)
 
     async def _room(self, client: int) -> bool:
         await self.room.wait()
