@@ -118,7 +118,7 @@ def test_a_mediator_that_starts_from_an_old_copy_of_the_keys_lets_nobody_back_in
         assert done.returncode == NOT_KNOWN, done.stderr
         with stopped(kg):
             site.kill("mediator")
-            site.back("mediator", pid)
+            until("the mediator", lambda: site.pid_or_none("mediator") not in (None, pid))
             assert is_out(raw)
             kept.begin()
             assert kept.connect(keepalive=0)[1] == 0, "others are served from the copy"
