@@ -23,8 +23,7 @@ _READ_BYTES, _DIGITS = 64 << 20, 18
 
 
 class Retention(NamedTuple):
-    """keep_ms: how old a segment has to be, by its last line and the next one's; 0: none is
-    deleted. report: the folder of one that has to have read it.
+    """keep_ms: how old a segment has to be, by its last line; 0: none is deleted. report: the folder of one that has to have read it.
     """
 
     keep_ms: int = 0
@@ -42,21 +41,30 @@ class Retention(NamedTuple):
             names = list(run)
             if of[1] + self.keep_ms > now_ms:
                 continue  # it began under a clock that was ahead: `audit verify` would doubt it
-            for at, name in enumerate(names):
-                path = folder / f"{name}{CLOSED}"
-                # And the next one: by a clock that was behind, before a network set it, all is old.
-                if not all(self._old(folder / f"{one}{CLOSED}", now_ms) for one in names[at:][:2]):
+            paths = [folder / f"{name}{CLOSED}" for name in names]
+            for name, path, at in zip(names, paths, self._times(paths, now_ms), strict=True):
+                if at + self.keep_ms > now_ms:
                     break  # in each run its beginning, so that nothing is missing in the middle
                 if read is not None and (path.name, path.stat().st_size) not in read:
                     break
                 found.append(name)
         return found[:AT_ONCE]
 
-    def _old(self, path: Path, now_ms: int) -> bool:
-        try:
-            return path.stat().st_mtime_ns // 1_000_000 + self.keep_ms <= now_ms
-        except FileNotFoundError:  # it is open
-            return False
+    def _times(self, paths: list[Path], now_ms: int) -> list[int]:
+        """When each was written last. What a run has written before its clock went on by `keep` at
+        once, as one does that a network sets, counts as written then."""
+        times = [_written(path, now_ms) for path in paths]
+        for at in range(len(times) - 1, 0, -1):
+            if times[at] - times[at - 1] >= self.keep_ms:
+                return [times[at]] * at + times[at:]
+        return times
+
+
+def _written(path: Path, now_ms: int) -> int:
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:  # it is open
+        return now_ms
 
 
 # One name may stand there with several sizes: a copy that was read before it was whole.

@@ -7,6 +7,7 @@ before anything of them is used.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import logging
 from collections import Counter
@@ -206,5 +207,6 @@ async def _in_thread(work: Callable[..., T], *given: Any) -> T:
     try:
         return await asyncio.shield(task)
     finally:
-        if not task.done():
-            await asyncio.wait([task])
+        while not task.done():  # however often it is cancelled
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])

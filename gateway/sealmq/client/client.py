@@ -137,11 +137,12 @@ class Client:
         if self.options.will is not None:
             _checked(self.options.will.topic)
         self._fresh()
-        self._live = True
+        self._live, life = True, self._life
         try:
-            await self._life.start(self.options.timeout if within is None else within)
+            await life.start(self.options.timeout if within is None else within)
         except BaseException:
-            self._live = False
+            if self._life is life:  # else it has been disconnected, and connects again
+                self._live = False
             raise
 
     async def disconnect(self, *, goodbye: bool = True) -> None:

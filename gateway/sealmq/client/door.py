@@ -215,6 +215,10 @@ class Door:
                 f"{self._host}:{self._port} did not answer "
                 f"within {self._options.connect_timeout:g} s"
             ) from None
+        except asyncio.CancelledError:
+            if wire is not None:  # the gateway may be about to say welcome: no will fires
+                wire.goodbye(build.disconnect())
+            raise
         finally:
             if wire is not None:
                 await wire.close()

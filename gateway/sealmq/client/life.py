@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from sealmq.loops import first_error
 from sealmq.mqtt import build
@@ -82,6 +83,7 @@ class Life:
         """Of the present connection."""
         self.core: Core | None = None
         """Of the connection that may be used now, if there is one."""
+        self._opening: asyncio.Task[Opened] | None = None
         self._task: asyncio.Task[None] | None = None
         self._stale = asyncio.Event()
         # The epoch of the client's label that is needed.
@@ -139,20 +141,31 @@ class Life:
 
     async def start(self, within: float) -> None:
         """The first connection, welcomed, tried again for so long. Raises what prevents it."""
+        name = "sealmq client: first connection"
+        self._opening = asyncio.create_task(self._first(within), name=name)
+        try:
+            opened = await self._opening
+        except asyncio.CancelledError:
+            here = asyncio.current_task()
+            if self.error is None or (here is not None and here.cancelling()):
+                raise
+            raise self.error from None  # `stop` has ended it
+        if self.error is not None:
+            # `stop` came before there was a connection that it could end.
+            self._opened = opened
+            await self.stop()
+            raise self.error
+        self._use(opened)
+        self._task = asyncio.create_task(self._serve(), name="sealmq client")
+        self._task.add_done_callback(self._served)
+
+    async def _first(self, within: float) -> Opened:
         try:
             await self._boots.open()
-            opened = await self._first_connection(within)
-            if self.error is not None:
-                # `stop` came before there was a connection that it could end.
-                self._opened = opened
-                await self.stop()
-                raise self.error
-            self._use(opened)
+            return await self._first_connection(within)
         except BaseException:
             self._boots.close()
             raise
-        self._task = asyncio.create_task(self._serve(), name="sealmq client")
-        self._task.add_done_callback(self._served)
 
     async def _first_connection(self, within: float) -> Opened:
         if not self._options.reconnect or within <= 0:
@@ -186,12 +199,14 @@ class Life:
             if goodbye:
                 opened.wire.goodbye(build.disconnect())
         self._end(Closed("the client is disconnected"))
-        task, self._task = self._task, None
         try:
-            while task is not None and not task.done():
-                # A connection that ends in this very moment can swallow it.
-                task.cancel()
-                await asyncio.wait([task], timeout=0.2)
+            tasks: tuple[asyncio.Task[Any] | None, ...] = self._opening, self._task
+            for task in tasks:
+                while task is not None and not task.done():
+                    # A connection that ends in this very moment can swallow it.
+                    task.cancel()
+                    await asyncio.wait([task], timeout=0.2)
+            self._task = None
             await self._drop()
         finally:
             if opened is not None:
