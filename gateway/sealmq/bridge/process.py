@@ -556,11 +556,15 @@ async def _serve(layout: Layout, secrets: dict[str, object]) -> None:
             await Bridge(layout, await kg.peer_enrol(), own, kg, audit, since).run()
 
     def fails(why: str) -> None:
-        lines: dict[str, dict[str, Any]] = {peer.name: {"line": why} for peer in _peers(layout)}
-        for peer in _peers(layout):
-            if not peer.far:
-                lines[peer.name]["since_ms"] = since.of(peer.name, False)
-        write_told(layout, ROLE, lines)
+        write_told(
+            layout,
+            ROLE,
+            {
+                peer.name: {"line": why}
+                | ({} if peer.far else {"since_ms": since.of(peer.name, False)})
+                for peer in _peers(layout)
+            },
+        )
 
     await forever(layout, ROLE, audit, once, fails)
 

@@ -81,7 +81,8 @@ def _version(path: str, said: str) -> str:
         )
     if found[1] == _NOT:
         raise BrokerError(
-            f"{path} is version {_NOT}, which takes no messages of QoS 1 where none are limited",
+            f"{path} is version {_NOT}, which disconnects who publishes at QoS 1 if it is "
+            "configured as it has to be",
             "take a newer one from https://mosquitto.org/download, or --broker embedded",
         )
     return found[1]

@@ -34,7 +34,7 @@ everywhere, until its validity is over or it is told otherwise.
 
 """
 _WORDS = {"true": True, "false": False}
-# Of no number that a source may tell.
+# No source takes a number with more digits.
 _DIGITS = 40
 
 

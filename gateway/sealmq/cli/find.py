@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib.util
 import json
 import re
@@ -27,6 +28,8 @@ does not connect. Boards that were built or provisioned with --mediator mdns loo
 
 exit codes: 0 found; 1 nothing was found
 """
+
+_NO_ADDRESS = errno.ENODEV, errno.EADDRNOTAVAIL
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
@@ -68,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         found = find(args.seconds, args.interface, site)
     except (OSError, RuntimeError, ValueError) as error:
-        if args.interface is None:
+        other = isinstance(error, OSError) and error.errno not in _NO_ADDRESS
+        if args.interface is None or other:
             raise OperatorError(
                 f"this host cannot listen for announcements: {error}", hint="has it a network?"
             ) from None

@@ -69,10 +69,12 @@ def stopped(root: Path, run: Path, site: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if os.geteuid() == 0:  # the site's owner is to come up again
-            owner = root.stat()
-            os.fchown(lock.fd, owner.st_uid, owner.st_gid)
-        lock.release()
+        try:
+            if os.geteuid() == 0:  # the site's owner is to come up again
+                owner = root.stat()
+                os.fchown(lock.fd, owner.st_uid, owner.st_gid)
+        finally:
+            lock.release()
 
 
 def _say(fd: int, text: str) -> None:
@@ -173,16 +175,17 @@ def tell(path: Path, number: int) -> int | None:
     return None
 
 
-def _of_another(path: Path) -> int | None:
-    """Whom the lock names as its holder, where that is a user's whose processes we cannot see."""
+def _of_another(path: Path) -> tuple[int, bool] | None:
+    """Whom the lock names as its holder, and whether that serves, where it is a user's whose
+    processes we cannot see."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        pid, _ = _holder(fd)
+        pid, serves = _holder(fd)
     finally:
         os.close(fd)
     if pid is None or os.geteuid() in (0, proc.uid_of(pid)):
         return None
-    return pid
+    return pid, serves
 
 
 def stop(path: Path, patience_s: float = DOWN_S) -> bool:
@@ -194,14 +197,17 @@ def stop(path: Path, patience_s: float = DOWN_S) -> bool:
     if not held(path):
         return False
     pid, serves = _named(path)
+    other = _of_another(path) if pid is None else None
+    if other is not None:
+        pid, serves = other
     if pid is not None and not serves:
         raise RunError(
             f"it is not up, and a command changes its files: process {pid}",
             "wait until it has ended",
         )
-    if pid is None and (other := _of_another(path)) is not None:
+    if other is not None:
         raise RunError(
-            f"`sealmq up` runs as process {other}, of user {proc.user_of(other)}",
+            f"`sealmq up` runs as process {pid}, of user {proc.user_of(other[0])}",
             "run it as that user, or as root",
         )
     end = time.monotonic() + patience_s

@@ -208,15 +208,18 @@ def test_the_log_goes_on_in_a_new_file_where_its_own_is_gone(
     os.close(log.fd)
 
 
-def test_a_site_that_another_user_has_brought_up_is_said_to_be_that_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_site_that_another_user_has_brought_up_or_changes_is_said_to_be_that_users(
+    serves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody sees which files another user's process has open, or ends it: no use to wait."""
     path = tmp_path / "up.lock"
-    held = lock.SiteLock.take(path, "site")
-    user = proc.user_of(os.getpid())
+    held = lock.SiteLock.take(path, "site", serves=serves)
+    pid, user = os.getpid(), proc.user_of(os.getpid())
+    runs = f"runs as process {pid}, of user {user}"
+    says = runs if serves else f"a command changes its files: process {pid}"
     monkeypatch.setattr(proc, "has_open", lambda pid, file: False)
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    with pytest.raises(RunError, match=f"runs as process {os.getpid()}, of user {user}"):
+    with pytest.raises(RunError, match=says):
         lock.stop(path, 0.0)
     held.release()

@@ -186,7 +186,7 @@ def _program(folder: Path, says: str) -> dict[str, str]:
     ("says", "error", "hint"),
     [
         ("echo 'mosquitto version 1.6.9'", "is version 1.6.9; 2.0 is the oldest", "newer"),
-        ("echo 'mosquitto version 2.1.0'", "is version 2.1.0, which takes no messages", "newer"),
+        ("echo 'mosquitto version 2.1.0'", "is version 2.1.0, which disconnects who", "newer"),
         ("echo something", "does not say its version, but 'something'", "apt-get install"),
     ],
 )

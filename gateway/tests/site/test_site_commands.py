@@ -27,7 +27,6 @@ from kg.helpers import MadeSite, make_site
 from sealmq.bridge import told
 from sealmq.cli import enrolment as enrolment_file
 from sealmq.cli.client import _shown as shown
-from sealmq.cli.client import read_rows
 from sealmq.cli.main import main
 from sealmq.families.purposes.settings import read as settings_of
 from sealmq.families.records import TopicLabel
@@ -455,12 +454,6 @@ def test_what_comes_next_is_said_and_can_be_done_as_it_stands(
         assert main(["client", "add", root, *words]) == 0
         assert capsys.readouterr().out.splitlines()[-1] == f"next: {says}"
     assert [json.loads(path.read_text())["suite"] for path in (one, panel)] == [1, 2]
-
-
-def test_a_csv_file_may_begin_with_the_mark_that_spreadsheets_write(tmp_path: Path) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_bytes("\ufeffname,label\r\nhall-1,m1-temp\r\n".encode())
-    assert [(new.name, new.label) for new in read_rows(rows)] == [("hall-1", "m1-temp")]
 
 
 def test_a_peer_that_cannot_be_is_refused_with_what_was_meant(
