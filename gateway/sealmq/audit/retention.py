@@ -23,7 +23,9 @@ _READ_BYTES, _DIGITS = 64 << 20, 18
 
 
 class Retention(NamedTuple):
-    """keep_ms: how old a segment has to be, by its last line; 0: none is deleted. report: the folder of one that has to have read it."""
+    """keep_ms: how old a segment has to be, by its last line; 0: none is deleted. report: the
+    folder of one that has to have read it.
+    """
 
     keep_ms: int = 0
     report: Path | None = None
