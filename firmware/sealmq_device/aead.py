@@ -49,6 +49,6 @@ def _load(suite: int) -> "Any":
 # Of the backends: a length is wrong.
 def refuse(nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
     raise ValueError(
-        "nonce %d (12), associated data %d (<= 65279), buffer %d, start %d, n %d (<= 16777215)"
+        "nonce %d (12), associated data %d, buffer %d, start %d, n %d: too short or too long"
         % (len(nonce), len(aad), len(buf), start, n)
     )

@@ -166,7 +166,7 @@ class Client(Tasks):
 
     # As in the blocking Client.
     @property
-    def missing(self) -> "list[bytes]":
+    def missing(self) -> "dict[bytes, int]":
         return self.core.missing
 
     def isconnected(self) -> bool:

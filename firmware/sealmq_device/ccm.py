@@ -45,7 +45,7 @@ class Ccm:
     @micropython.viper
     def __init__(self, key: object):
         if int(_len(key)) != 32:
-            raise ValueError("an AES-256 key has 32 bytes")
+            raise ValueError("a key has 32 bytes")
         # [CBC, ECB, key, CBC's next IV (its last block) and a word: 1 CBC is usable, 2 ECB exists]
         self._s: "list[Any]" = [None, None, key, _bytearray(20)]
 
@@ -53,7 +53,7 @@ class Ccm:
     @micropython.viper
     def rekey(self, key: object) -> object:
         if int(_len(key)) != 32:
-            raise ValueError("an AES-256 key has 32 bytes")
+            raise ValueError("a key has 32 bytes")
         s = self._s
         s[0] = None
         s[1] = None

@@ -11,7 +11,7 @@ _PIECE = const(1024)  # whole blocks
 class Ccm:
     def __init__(self, key: bytes) -> None:
         if len(key) != 32:
-            raise ValueError("an AES-256 key has 32 bytes")
+            raise ValueError("a key has 32 bytes")
         self._key = bytes(key)
 
     def seal_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:

@@ -51,9 +51,6 @@ _seal_publish = Session.seal_publish
 
 
 class Client(Incoming):
-    # Filters that were refused for the moment as they were subscribed again.
-    missing: "list[bytes]" = []
-
     # store: None for what the board was given (given.py); path of the enrolment file, or an object
     # with the port of store.py. make: the cipher backend, for hosts. keepalive: seconds, 0 for
     # none. limit: bytes of the largest packet. timeout: seconds for one read. By position or by
@@ -74,17 +71,17 @@ class Client(Incoming):
     # --- session ---
 
     def _resubscribing(self) -> "Steps":
-        self.missing = missing = []
-        for filt in list(self._subscribed):
+        self._gone = []
+        for filt, qos in list(self.missing.items()):
             try:
-                yield from subscribing(self, filt, self._subscribed[filt])
+                yield from subscribing(self, filt, qos)
             except SealError as error:
                 # What passes, and what no notice says, is no last word.
                 if not error.ctr or isinstance(error, (RateLimited, Unavailable)):
-                    missing.append(filt)
-                else:
-                    self._subscribed.pop(filt, None)
-                    self._refuse(error)
+                    continue
+                del self._subscribed[filt]
+                self._gone.append(error)
+            del self.missing[filt]
 
     # What the mediator publishes when this client goes without a word. Counts from connect() on.
     def set_last_will(
@@ -354,6 +351,7 @@ class Client(Incoming):
 
     def _unsubscribing(self, filt: bytes) -> "Steps":
         self._subscribed.pop(filt, None)
+        self.missing.pop(filt, None)
         body = yield request(self, END, filt, 0)
         if isinstance(body, tuple):
             raise from_notice(body)

@@ -50,6 +50,10 @@ _connack = Provisioned._connack
 
 class Joined(Provisioned):
     _daily_at = 0
+    # {filter: QoS} of what is subscribed and the session has not: refused for the moment as it was
+    # asked for again, or not asked for yet. And the errors of what was refused for good.
+    missing: "dict[bytes, int]" = {}
+    _gone: "list[SealError]" = []
 
     # --- boot session ---
 
@@ -118,6 +122,8 @@ class Joined(Provisioned):
                     _say_hello(self, s)
                     yield CONNACK
                     _connack(self)
+                    if self._subscribed and not self._present:
+                        self.missing = dict(self._subscribed)
                     first, body = yield READ
                     ready = _welcomed(self, s, first, body)
                 except Denied as error:
@@ -137,7 +143,7 @@ class Joined(Provisioned):
                     break
                 why = what or why
             else:
-                raise Unavailable("no session after %d attempts: %s" % (_ROUNDS, why))
+                raise Unavailable("no session: " + why)
         except (OSError, SealError) as error:
             self._close()
             raise told(self, error) from None
@@ -147,7 +153,7 @@ class Joined(Provisioned):
             slots.confirm()
         if self._places:
             self._places._proved()
-        if self._subscribed and not self._present:
+        if self._subscribed and self.missing:
             yield from self._resubscribing()
         return self._present
 

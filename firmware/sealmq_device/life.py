@@ -133,6 +133,8 @@ class Life:
         _flags(max(qos, 0), False, 0)
         if purpose is not None:
             topic = self._for(topic, purpose)
+        if isinstance(topic, str):
+            topic = topic.encode()
         self._ask(topic, qos)
 
     def unsubscribe(self, topic: "str | bytes", purpose: "str | None" = None) -> None:
@@ -265,14 +267,15 @@ class Life:
                     error = core.last_refused
             self._down(now, error)
         elif what == CONNECT or self._session != (s.conn, s.salt):
-            self._connected(now)
+            # Before what was asked of the same filters since.
+            self.asks = list(core.missing.items()) + self.asks
             for filt in core.missing:
-                self.asks.append((filt, core._subscribed.pop(filt)))
-            core.missing = []
-            lost: "Any" = core.last_refused
-            if lost is not refused and lost.ctr:
-                # A subscription that this session was not given again.
-                self._change(True, lost)
+                del core._subscribed[filt]
+            core.missing = {}
+            self._connected(now)
+        # Subscriptions that a session was not given again.
+        while core._gone:
+            self._change(self.up, core._gone.pop(0))
 
     # What came of a message.
     def _sent(

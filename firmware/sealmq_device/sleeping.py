@@ -80,7 +80,9 @@ class Sleeper(Living):
         if self._time_to():
             self._save()
             well = self._wake()
-            if self._filters and not self.asks:
+            if self.asks or self.core.missing:
+                kept.filters = bytes(4)
+            elif self._filters:
                 kept.filters = self._filters
             if well:
                 kept.failures = kept.skip = 0
@@ -164,7 +166,7 @@ class Sleeper(Living):
         if c._present and filters == kept.filters and kept.boot % _OFTEN:
             for filt, qos in asks:
                 if qos >= 0:
-                    c._subscribed[filt if isinstance(filt, bytes) else filt.encode()] = qos
+                    c._subscribed[filt] = qos
             # Commands go out.
             self.asks = [ask for ask in asks if ask[1] == COMMAND]
         elif asks:

@@ -365,7 +365,7 @@ await c.connect()
 say(c.isconnected(), c.missing, c.core._subscribed)
 """,
         )
-        assert said == ["True [b'a/#'] {b'a/#': 0}", "True [] {b'a/#': 0}"]
+        assert said == ["True {b'a/#': 0} {b'a/#': 0}", "True {} {b'a/#': 0}"]
         assert len(b.peer.said("subscribe")) == 3
 
 

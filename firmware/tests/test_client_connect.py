@@ -496,3 +496,63 @@ except OSError as error:
         assert (first, second) == ("(-5,)", "('the card is out',)")
         assert "this network does not know the name" in name
         assert name.startswith("gateway.invalid:")
+
+
+@every
+@pytest.mark.parametrize("ends", ["never", "welcome", "subscribe"])
+def test_a_session_that_was_kept_gets_what_it_lacks(
+    interpreter: str, ends: str, tmp_path: Path
+) -> None:
+    """One subscription is refused for the moment, or its connection ends before all are made."""
+    with board(tmp_path) as b:
+        b.provision()
+        asked: list[list[str]] = []
+
+        def on_connect(c: Connection) -> bool:
+            asked.append([])
+            b.peer.present = int(len(asked) > 2)
+            return False
+
+        def on_welcome(c: Connection, want: bool) -> bool:
+            if len(asked) == 2 and ends == "welcome":
+                c.sock.close()
+                return True
+            return False
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            asked[-1].append(filt)
+            if len(asked) != 2 or len(asked[-1]) != 2:
+                return False
+            if ends == "subscribe":
+                c.sock.close()
+            else:
+                c.notice(2, ctr, 7, "rule", "try later")
+                c.send(0x90, c.subscribe_pid + b"\x80")
+            return True
+
+        b.peer.on_connect, b.peer.on_welcome = on_connect, on_welcome
+        b.peer.on_subscribe = on_subscribe
+        said = b.run(
+            interpreter,
+            """
+c.set_callback(say)
+c.connect(False)
+for filt in ("a", "b", "c"):
+    c.subscribe(filt, 1)
+c._close()
+try:
+    c.connect(False)
+except OSError:
+    pass
+c._close()
+say(c.connect(False), list(c.missing))
+c._close()
+say(c.connect(False), len(c._subscribed))
+""",
+        )
+        assert said == ["True []", "True 3"]
+        first, second, third, fourth = asked
+        assert first == ["a", "b", "c"]
+        done = {"never": second[:1] + second[2:], "welcome": [], "subscribe": second[:1]}[ends]
+        assert sorted(third) == sorted({*first} - {*done})
+        assert fourth == []

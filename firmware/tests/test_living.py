@@ -663,3 +663,144 @@ say(l.asks, l.core._subscribed)
             "down OSError", "up", "up Denied", "[] {}",
         ]  # fmt: skip
         assert [filt for filt, _ in b.peer.said("subscribe")] == ["a/#"] * 5
+
+
+# Subscribes, loses its session, and does `CASE` before or after there is another one.
+AGAIN = """
+l = living()
+clock = stopped(l)
+def passes(look):
+    def looks():
+        clock[0] += 1000
+        return look()
+    return looks
+for filt in FILTERS:
+    l.subscribe(filt, 1)
+until(l, lambda: not l.asks)
+l.core._close()
+until(l, lambda: not l.isconnected())
+CASE
+until(l, passes(lambda: l.isconnected() and not l.asks))
+say(l.asks, sorted(l.core._subscribed))
+"""
+
+
+def again(filters: list[str], case: str = "") -> str:
+    return AGAIN.replace("FILTERS", repr(filters)).replace("CASE", case)
+
+
+def refuses(b: Board, codes: list[int]) -> None:
+    """What is said to each SUBSCRIBE: 0 nothing, -1 that the connection ends."""
+
+    def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+        code = codes.pop(0) if codes else 0
+        if code < 0:
+            return hangs_up(c)
+        if code:
+            c.notice(2, ctr, code, "rule", "why")
+            c.send(0x90, c.subscribe_pid + b"\x80")
+        return code > 0
+
+    b.peer.on_subscribe = on_subscribe
+
+
+@every
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_what_ends_while_it_is_refused_for_the_moment_stays_ended(
+    interpreter: str, before: bool, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        refuses(b, [0, 7] if before else [0, 7, 7])
+        ends = 'l.unsubscribe("a/#")'
+        case = ends if before else f"until(l, l.isconnected)\n{ends}"
+        said = live(b, interpreter, again(["a/#"], case))
+        assert said == ["up", "down OSError", "up", "[] []"]
+        assert len(b.peer.said("subscribe")) == 3
+        assert b.peer.said("unsubscribe") == [("a/#", 0)]
+
+
+@every
+def test_a_subscription_that_ends_as_a_connection_is_renewed(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """The one call joins again, where it is refused for the moment, and ends it."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        refuses(b, [0, 7])
+        said = live(
+            b,
+            interpreter,
+            """
+l = living()
+l.subscribe("a/#", 1)
+until(l, lambda: not l.asks)
+l.unsubscribe("a/#")
+l.core.session.ctr = 0xFFFFFE
+until(l, lambda: not l.asks)
+say(l.asks, l.core._subscribed, l.core.missing)
+""",
+        )
+        assert said[-1] == "[] {} {}"
+        assert b.peer.said("unsubscribe") == [("a/#", 0)]
+
+
+@every
+def test_a_callback_that_raises_loses_no_subscription(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        refuses(b, [0, 7])
+        case = """
+def raises(up, error):
+    l.on_change = changed
+    raise ValueError
+l.on_change = raises
+try:
+    until(l, l.isconnected)
+except ValueError:
+    say("raised")
+"""
+        said = live(b, interpreter, again(["a/#"], case))
+        assert said == ["up", "down OSError", "raised", "[] [b'a/#']"]
+        assert [filt for filt, _ in b.peer.said("subscribe")] == ["a/#"] * 3
+
+
+@every
+def test_each_refusal_of_a_new_session_is_told(interpreter: str, tmp_path: Path) -> None:
+    """Whatever else comes in between: a message that is none."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        refuses(b, [0, 0, 0, 5, 0, 5])
+        real = b.peer.on_subscribe
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            done = real is not None and real(c, filt, ctr)
+            c.publish(b"a/b", b"none")
+            return done
+
+        b.peer.on_subscribe = on_subscribe
+        said = live(b, interpreter, again(["a/#", "b/#", "c/#"]))
+        assert said[:5] == ["up", "down OSError", "up", "up Denied", "up Denied"]
+        gone = {filt for filt, _ in b.peer.said("subscribe")[3::2]}
+        (left,) = {"a/#", "b/#", "c/#"} - gone
+        assert said[5:] == [f"[] [{left.encode()!r}]"]
+
+
+@every
+def test_a_refusal_is_told_also_if_the_session_does_not_last(
+    interpreter: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        refuses(b, [0, 0, 5, -1])
+        said = live(b, interpreter, again(["a/#", "b/#"]))
+        asked = [filt for filt, _ in b.peer.said("subscribe")]
+        assert said == [
+            "up", "down OSError", "down OSError", "down Denied", "up", f"[] [{asked[3].encode()!r}]"
+        ]  # fmt: skip
+        assert asked[3:] == [asked[3]] * 2 != asked[2:4]

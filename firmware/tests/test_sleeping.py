@@ -319,6 +319,50 @@ say(s.rtc.failures)
 
 
 @every
+@pytest.mark.parametrize("ends", [False, True], ids=["refused", "cut off"])
+def test_a_session_that_is_lost_within_a_wake_spares_none(
+    interpreter: str, ends: bool, tmp_path: Path
+) -> None:
+    """The wake's first session had them, its second one was not given them."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            lost = c.boot == 3 and c.conn == 1
+            if lost:
+                b.peer.present = 0
+                c.sock.close()
+            return lost
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            refuses = c.boot == 3
+            if refuses and ends:
+                c.sock.close()
+            elif refuses:
+                c.notice(2, ctr, 7, "rule", "try later")
+                c.send(0x90, c.subscribe_pid + b"\x80")
+            return refuses
+
+        b.peer.on_publish, b.peer.on_subscribe = on_publish, on_subscribe
+        script = """
+s = sleeper(clean=False, listen=0)
+s.backoff.draw = lambda: 0
+s.set_callback(say)
+s.subscribe("t/#", 1)
+s.publish("u", "x", qos=1)
+sleep(s)
+"""
+        for _ in range(3):
+            wake(b, interpreter, script)
+            b.peer.present = 1
+        filters = [filt for filt, _ in b.peer.said("subscribe")]
+        assert filters[0] == filters[-1]
+        assert [boot for _, boot, _ in b.peer.said("connected")][-1] == 4
+        assert len(filters) == 4
+
+
+@every
 def test_it_sleeps_whatever_a_callback_raises(interpreter: str, tmp_path: Path) -> None:
     """A message that the program cannot read would hold the board awake until its battery is
     empty."""

@@ -147,18 +147,20 @@ class Recipe(NamedTuple):
             values[nvs_image.WIFI] = self.wifi
         if self.mediator is not None:
             values[nvs_image.MEDIATOR] = self.mediator.encode()
+        known = enrolment.digests(who)
         about = {
             "sealmq": importlib.metadata.version("sealmq"),
             "chip": self.chip.name,
             "arch": self.arch,
             "set": self.which,
             "client": {"number": who.client, "name": who.name, "site": who.site},
-            "enrolment": enrolment.digest(who),
+            "enrolment": known[0],
             "mediator": self.mediator or f"{who.host}:{who.port}",
             "sizes": bundle.sizes(),
         }
         nvs = nvs_image.image(values, NVS_SIZE)
-        bundle.write(target, about, nvs, littlefs.image(files, folders, VFS_SIZE), replace)
+        vfs = littlefs.image(files, folders, VFS_SIZE)
+        bundle.write(target, about, nvs, vfs, replace, known)
 
     def _files(self, who: enrolment.Enrolment) -> tuple[dict[str, bytes], set[str]]:
         named = {key: str(self.app[key]).replace(CLIENT, who.name) for key in _NAMED}
@@ -202,7 +204,13 @@ def app_settings(args: argparse.Namespace, before: dict[str, Any] | None = None)
         raw = Path(args.app).read_bytes()
         try:
             given = json.loads(raw) if len(raw) <= _LARGEST_APP else None
-        except ValueError:
+            client_files.as_json(given)
+        except UnicodeEncodeError:
+            raise BoardError(
+                f"{args.app} has half of a character (an escape \\ud800 to \\udfff)",
+                "texts in UTF-8",
+            ) from None
+        except (ValueError, RecursionError):
             given = None
         if not isinstance(given, dict):
             raise BoardError(f"{args.app} is no JSON object of at most {_LARGEST_APP:,} bytes")

@@ -14,7 +14,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,8 +49,18 @@ class Bundle(NamedTuple):
         return f"client {client['number']}" + (f" ({client['name']})" if client["name"] else "")
 
 
-def write(target: Path, about: dict[str, Any], nvs: bytes, vfs: bytes, replace: bool) -> None:
-    """Make the folder, whole or not at all. BoardError: there is one, and not `replace`."""
+def write(
+    target: Path,
+    about: dict[str, Any],
+    nvs: bytes,
+    vfs: bytes,
+    replace: bool,
+    known: Collection[str],
+) -> None:
+    """Make the folder, whole or not at all. BoardError: there is one, and not `replace`.
+
+    known: what a bundle of before may call this secret.
+    """
     if target.is_symlink() or (target.exists() and not (replace and _is_one(target))):
         raise BoardError(
             f"{target} is there already" + (" and is no bundle" if replace else ""),
@@ -69,7 +79,7 @@ def write(target: Path, about: dict[str, Any], nvs: bytes, vfs: bytes, replace: 
         private.write(draft / ABOUT, text.encode())
         if target.exists():
             with held(target):
-                if mac := _given_before(target, about):
+                if mac := _given_before(target, known):
                     note_given(draft, mac)
                 old = private.draft(target.parent, prefix)
                 os.rename(target, old)
@@ -86,8 +96,6 @@ def write(target: Path, about: dict[str, Any], nvs: bytes, vfs: bytes, replace: 
 
 def read(path: Path) -> Bundle:
     """A bundle to be written to a board. BoardError: it is none, used up or not as it was made."""
-    if not path.is_dir():
-        raise BoardError(f"{path} is no bundle", hint="`sealmq board build` makes one")
     about = _about(path)
     if not (path / NVS).exists():
         raise BoardError(
@@ -114,15 +122,21 @@ def read(path: Path) -> Bundle:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """No other run takes the same bundle meanwhile. BoardError: one has it."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """No other run takes, or makes anew, the same bundle meanwhile. BoardError: one does."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        raise BoardError(f"{path} is no bundle", hint="`sealmq board build` makes one") from None
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            free = os.path.samestat(os.fstat(fd), path.stat())
+        except (BlockingIOError, FileNotFoundError):
+            free = False
+        if not free:
             raise BoardError(
                 f"{path} is being flashed by another run", hint="wait until that one ends"
-            ) from None
+            )
         yield
     finally:
         os.close(fd)
@@ -161,9 +175,9 @@ def use_up(path: Path) -> None:
 
 
 # The board that the same secret was given to; empty when none was.
-def _given_before(target: Path, about: dict[str, Any]) -> str:
+def _given_before(target: Path, known: Collection[str]) -> str:
     try:
-        same = _about(target).get("enrolment") == about["enrolment"]
+        same = _about(target).get("enrolment") in known
     except BoardError:
         same = False
     return given_to(target) if same else ""

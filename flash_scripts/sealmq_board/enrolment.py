@@ -88,6 +88,11 @@ def digest(who: Enrolment) -> str:
     return hashlib.sha256(f"{who.site} {who.client} {ps}".lower().encode()).hexdigest()
 
 
+def digests(who: Enrolment) -> tuple[str, str]:
+    """`digest`, and what earlier versions wrote in its place: that of the whole file."""
+    return digest(who), hashlib.sha256(who.raw).hexdigest()
+
+
 def of(archive: str, identity: str, client: str) -> Enrolment:
     """One enrolment of an archive. BoardError."""
     found = of_archive(archive, identity)

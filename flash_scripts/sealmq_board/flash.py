@@ -113,13 +113,14 @@ def run(args: argparse.Namespace) -> int:
             "one bundle for each board",
             hint="flash m1.board m2.board --board FIRST --board SECOND",
         )
-    bundles = [bundle.read(Path(path)) for path in args.bundles]
-    _check_clients(bundles)
-    for taken, port in zip(bundles, ports, strict=True):
-        _check_arch(taken, port)
     with contextlib.ExitStack() as stack:
-        for taken in bundles:
-            stack.enter_context(bundle.held(taken.path))
+        # First, as `build --replace` would put another secret in the place of what was read.
+        for path in {os.path.realpath(path): path for path in args.bundles}.values():
+            stack.enter_context(bundle.held(Path(path)))
+        bundles = [bundle.read(Path(path)) for path in args.bundles]
+        _check_clients(bundles)
+        for taken, port in zip(bundles, ports, strict=True):
+            _check_arch(taken, port)
         showing = stack.enter_context(Showing())
         raw = fetch.load(args.firmware, args.sha256, showing.fetched)
         made = {each.chip.name: firmware.checked(raw, each.chip) for each in bundles}

@@ -97,11 +97,12 @@ class Record:
 
     def done(self, who: Enrolment) -> bool:
         """Whether it is on its board."""
-        return enrolment.digest(who) in self._done
+        return not self._done.isdisjoint(enrolment.digests(who))
 
     def board(self, who: Enrolment) -> str:
         """The board that has, or may have, this secret; empty: none."""
-        return self._boards.get(enrolment.digest(who), "")
+        found = (self._boards.get(each) for each in enrolment.digests(who))
+        return next(filter(None, found), "")
 
 
 def clients(args: argparse.Namespace) -> list[Enrolment]:

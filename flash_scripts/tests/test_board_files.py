@@ -7,6 +7,7 @@ import ast
 import hashlib
 import json
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -164,6 +165,7 @@ def test_micropython_reads_each_character_as_it_was_given(bits: int, tmp_path: P
         ({"topic": None}, "topic is None"),
         ({"subscribe": ["a"]}, "subscribe is"),
         ({"purpose": 1}, "purpose is 1"),
+        ({"mine": ["\ud800"]}, "has half of a character"),
     ],
 )
 def test_what_no_board_can_do_is_not_brought_to_one(
@@ -174,6 +176,16 @@ def test_what_no_board_can_do_is_not_brought_to_one(
     given = argparse.Namespace(app=str(path), **dict.fromkeys(("topic", *APP)))
     with pytest.raises(BoardError, match=says):
         build.app_settings(given)
+
+
+def test_settings_that_are_too_deep_are_none(tmp_path: Path) -> None:
+    """Where that is, is Python's affair."""
+    path = tmp_path / "app.json"
+    for depth in (*range(900, 1000), 2000):
+        path.write_text('{"topic": "a/b", "mine": ' + "[" * depth + "]" * depth + "}")
+        given = argparse.Namespace(app=str(path), **dict.fromkeys(("topic", *APP)))
+        with suppress(BoardError):
+            assert client_files.as_json(build.app_settings(given))
 
 
 def test_what_a_board_that_keeps_its_files_has(monkeypatch: pytest.MonkeyPatch) -> None:

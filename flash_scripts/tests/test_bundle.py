@@ -3,6 +3,7 @@ anywhere else."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -270,8 +271,15 @@ def test_who_got_the_secret_is_known_to_the_next_bundle_with_it(tmp_path: Path) 
             bundle.given_to(target)
     (target / bundle.GIVEN).unlink()
     bundle.note_given(target, "02:00:00:00:00:01")
-    # So it is where the same secret came in another file.
     again = words(tmp_path, target, "--replace")
+    # So it is where an earlier version made it, for which a secret was its whole file.
+    about = json.loads((target / bundle.ABOUT).read_bytes())
+    raw = (tmp_path / "m7.sealmq.json").read_bytes()
+    about["enrolment"] = hashlib.sha256(raw).hexdigest()
+    (target / bundle.ABOUT).write_text(json.dumps(about))
+    assert command(*again).returncode == 0
+    assert bundle.given_to(target) == "02:00:00:00:00:01"
+    # And where the same secret came in another file.
     enrolment(tmp_path, 7, {"mediator": {"number": 1, "host": "10.9.9.9", "port": 1883}})
     assert command(*again).returncode == 0
     assert bundle.given_to(target) == "02:00:00:00:00:01"

@@ -3,10 +3,13 @@ never a secret where others see it."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sealmq_vboard.board import VirtualBoard
@@ -25,7 +28,7 @@ from flashed_board import (
     until_programmed,
 )
 from sealmq_board import bundle as bundles
-from sealmq_board import littlefs
+from sealmq_board import cli, littlefs
 
 
 def images(bundle: Path) -> tuple[bytes, bytes]:
@@ -156,6 +159,36 @@ def test_two_runs_with_one_bundle(tmp_path: Path) -> None:
     assert "is being flashed by another run" in done.stderr
     done = command("flash", bundle, "--firmware", "/none", "--port", "socket://127.0.0.1:9")
     assert "/none" in done.stderr
+
+
+def test_a_bundle_is_read_once_nobody_replaces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that is built anew in between would be called given and used up in its place."""
+    bundle = built(tmp_path)
+    real = bundles.read
+
+    def read(path: Path) -> bundles.Bundle:
+        taken = real(path)
+        with pytest.raises(RuntimeError):
+            built(tmp_path, 7, "--replace")
+        return taken
+
+    def replaced(fd: int, how: int) -> None:
+        fcntl.flock(fd, how)
+        os.rename(bundle, tmp_path / "old")
+        shutil.copytree(tmp_path / "old", bundle)
+
+    words = ["--firmware", "/none", "--port", "socket://127.0.0.1:9"]
+    monkeypatch.setattr(bundles, "read", read)
+    assert cli.main(["flash", str(bundle), *words]) == 1
+    assert "/none" in capsys.readouterr().err
+    monkeypatch.setattr(bundles, "fcntl", SimpleNamespace(**vars(fcntl) | {"flock": replaced}))
+    assert cli.main(["flash", str(bundle), *words]) == 1
+    assert "is being flashed by another run" in capsys.readouterr().err
+    for wrong in (tmp_path / "nothing", bundle / "vfs.bin"):
+        assert cli.main(["flash", str(wrong), *words]) == 1
+        assert f"{wrong} is no bundle" in capsys.readouterr().err
 
 
 # Firmware without a file system in its table, as MicroPython's since 1.26: it is fitted.

@@ -11,6 +11,7 @@ import signal
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,20 @@ def test_files_that_were_written_anew_are_of_the_same_clients(place: Place) -> N
         enrolment(place.folder, n, {"mediator": {"number": 1, "host": "10.9.9.9", "port": 1883}})
     assert place.flash((MACS[2], ""), (MACS[1], "")) == 0
     assert place.got == {MACS[0]: "m1", MACS[2]: "m3", MACS[1]: "m2"}
+
+
+def test_a_record_of_an_earlier_version_counts(place: Place) -> None:
+    """It knows each client by the digest of its whole file."""
+    outcomes = {1: series.DONE, 2: series.BEGUN}
+    (place.folder / "clients.csv.flashed.jsonl").write_text(
+        "".join(
+            json.dumps({"enrolment": sha256(of).hexdigest(), "mac": MACS[n], "outcome": how}) + "\n"
+            for n, how in outcomes.items()
+            for of in [(place.folder / f"m{n}.sealmq.json").read_bytes()]
+        )
+    )
+    assert place.flash((MACS[1], ""), (MACS[3], ""), (MACS[2], "")) == 0
+    assert place.got == {MACS[3]: "m3", MACS[2]: "m2"}
 
 
 def test_a_record_is_of_one_run_and_nothing_else_is_taken_for_one(
