@@ -219,10 +219,9 @@ def _watched(args: argparse.Namespace, master: str | None, place: Place, found: 
             take()
 
             def again(live: Live) -> Outcome:
-                place.check()
                 return job.run(spark, args.logs, args.out, None, days, live)
 
-            watch(again, args.logs, args.out, every, say=say)
+            watch(again, args.logs, place, every, say=say)
     except KeyboardInterrupt:  # before there was anything to watch
         pass
     return OK

@@ -135,11 +135,14 @@ def opened(out: Path, fresh: bool = False) -> Iterator[Place]:
     before = os.umask(0o007 if shared else 0o077)
     try:
         lock = locks.of_python(out)
+        place = Place(out, lock)
         try:
             _prepare(out, lock, fresh)
-            yield Place(out, lock)
+            yield place
         finally:
-            shutil.rmtree(out / _SCRATCH, ignore_errors=True)
+            with contextlib.suppress(ReportError):
+                place.check()
+                shutil.rmtree(place.scratch, ignore_errors=True)
             os.close(lock)
     finally:
         os.umask(before)

@@ -97,7 +97,8 @@ def shown(
 
 
 NAMES = (
-    "decisions_time", "decisions_rule", "decisions_label", "decisions_client", "decisions_question",
+    "decisions_time", "decisions_denied", "decisions_label", "decisions_client",
+    "decisions_question",
     "disclosures", "disclosures_topic", *(f"disclosures_by_{name}" for name in of_families()),
     "disclosures_matrix",
     "labelling_time", "labelling", "refusals_time", "refusals", "unenforced", "changed", "gaps",
@@ -136,11 +137,13 @@ def _traffic(tables: Mapping[str, DataFrame], span: Span) -> list[Sums]:
     found = []
     if (decided := tables.get("by_rule")) and (clients := tables.get("by_client")):
         sums = {"allowed": "IF(allowed, count, 0)", "denied": "IF(allowed, 0, count)"}
-        limits = (("rule", 20), ("label", 20), ("question", 20))
-        most = (List(f"decisions_{name}", (name,), limit) for name, limit in limits)
+        most = (List(f"decisions_{name}", (name,), 20) for name in ("label", "question"))
         timed = List("decisions_time", (_HOUR,))
         found.append(Sums(_dated(decided, "hour", span), sums, (timed, *most)))
         found.append(Sums(clients, sums, (List("decisions_client", ("client",), 15),)))
+        # What a rule allowed must not decide whether it is among those that denied most.
+        denied = decided.where("NOT allowed")
+        found.append(Sums(denied, {"denied": "count"}, (List("decisions_denied", ("rule",), 20),)))
     if refused := tables.get("refusals"):
         lists = (
             List("refusals", ("client", "class", "rule"), 20),

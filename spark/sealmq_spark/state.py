@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import outputs
-from .errors import ReportError
+from .errors import FRESH, ReportError
 
 FOLDER = "state"
 FILES = f"{FOLDER}/files"
@@ -89,7 +89,7 @@ class State:
             return Record(**json.loads(path.read_bytes()))
         except (ValueError, TypeError):
             raise ReportError(
-                f"{path} cannot be read", hint="--fresh reads all logs again"
+                f"the report in {self._out} is damaged: {path} cannot be read", hint=FRESH
             ) from None
 
     def commit(self, record: Record, replaced: Iterable[str] = ()) -> None:
@@ -111,10 +111,7 @@ class State:
         ]
         files = [self._out / FILES] if folders else []
         if not all(folder.is_dir() for folder in (*folders, *files)):
-            raise ReportError(
-                f"parts of the report in {self._out} are missing",
-                hint="--fresh reads all logs again",
-            )
+            raise ReportError(f"parts of the report in {self._out} are missing", hint=FRESH)
 
     def _finish(self) -> None:
         for staged in self.folder.glob(f"{_STAGED}*"):

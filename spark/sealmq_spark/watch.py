@@ -16,6 +16,7 @@ from pathlib import Path
 from signal import SIG_IGN, SIGINT, SIGTERM, getsignal, signal
 
 from . import outputs
+from .errors import ReportError
 from .found import files
 from .job import Outcome, now, publish
 from .page import Live, render
@@ -24,23 +25,25 @@ from .page import Live, render
 def watch(
     report: Callable[[Live], Outcome],
     logs: Sequence[str],
-    out: Path,
+    place: outputs.Place,
     every: int,
     *,
     wait: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Until KeyboardInterrupt; the page then says that nobody makes it any more.
+    """Until KeyboardInterrupt; the page then says that nobody makes it any more. ReportError: the
+    folder is not there any more, or is another one.
 
-    report: makes one and writes it into `out`. every: seconds from one page to the next. say: is
+    report: makes one and writes it into `place`. every: seconds from one page to the next. say: is
     told a line for each report.
     """
-    live = Live(every)
+    live, out = Live(every), place.out
     seen: frozenset[str] = frozenset()
     outcome: Outcome | None = None
     try:
         while True:
             began = time.monotonic()
+            place.check()
             there = _there(logs, out)
             if outcome is None or there != seen:
                 outcome, seen = report(live), there
@@ -55,7 +58,8 @@ def watch(
         if outcome is not None:
             # The page alone: what stands beside it may be of a round that was begun.
             page = render(outcome.summary, outcome.lists, replace(live, ended=now()))
-            with suppress(FileNotFoundError):  # somebody has taken the folder away
+            with suppress(ReportError):
+                place.check()
                 outputs.replace(out / outputs.PAGE, page)
 
 

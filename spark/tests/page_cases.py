@@ -72,7 +72,7 @@ def none_of_them() -> Case:
     for name in (*wrong, "regressions", "nonces_repeated", "denied", "unenforced"):
         summary["headline"][name] = 0
     lists = ("regressions", "flaky", "changed", "refusals", "refusals_time", "quarantine", "gaps")
-    for name in lists:
+    for name in (*lists, "decisions_denied"):
         shown[name] = []
     for name, rows in shown.items():
         if name.startswith("decisions_"):

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from lines_made import AUDIT, HIL, NONCE, numbered
 from sealmq_spark import batches
 from sealmq_spark.batches import LONGEST
-from sealmq_spark.errors import ReportError
+from sealmq_spark.errors import FRESH, ReportError
 from sealmq_spark.found import files
 from sealmq_spark.ingest import ingest
 from sealmq_spark.measures.regressions_bench import of_bench
@@ -131,8 +131,12 @@ def test_whatever_lies_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
         (out / part).rename(out / "away")
         with pytest.raises(ReportError, match="parts of the report") as caught:
             ingest(spark, [str(logs)], out)
-        assert "--fresh" in str(caught.value.hint)
+        assert caught.value.hint == FRESH
         (out / "away").rename(out / part)
+    (out / "state" / "settled.json").write_text("{")
+    with pytest.raises(ReportError, match=r"is damaged: .*settled.json cannot be read") as caught:
+        ingest(spark, [str(logs)], out)
+    assert caught.value.hint == FRESH
 
 
 def test_a_document_that_would_take_all_memory_is_left_out(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_nights_of_any_kind_say_what_one_report_says(
     rng = random.Random(f"nights {seed}")
     monkeypatch.setattr(batches, "_FILES", rng.choice((3, 32)))
     monkeypatch.setattr(batches, "EACH", rng.choice((12_000, 4 << 30)))
-    world, out = World(tmp_path, rng), tmp_path / "out"
+    world, out, kills = World(tmp_path, rng), tmp_path / "out", 0
     for _ in range(4):
         world.night()
         with killed(rng.randrange(1, 120), rng.random() < 0.5):
@@ -171,9 +171,10 @@ def test_nights_of_any_kind_say_what_one_report_says(
                 with outputs.opened(out):
                     job.run(spark, [str(world.logs)], out, days=rng.choice(_SOME))
             except Killed:
-                pass
+                kills += 1
         with outputs.opened(out):
             job.run(spark, [str(world.logs)], out, days=rng.choice(_SOME))
+    assert kills, "no run was killed"
     world.whole()
     for days in rng.sample(_SOME, 2):
         with outputs.opened(out):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from page_cases import case
+from sealmq_spark import page
 from sealmq_spark.measures.decisions import by_client, by_rule
 from sealmq_spark.shown import BUCKETS, NAMES, Span, shown
 
@@ -129,6 +132,22 @@ def test_what_went_out_without_a_purpose_is_told_however_little_it_is(spark: Spa
     assert by == [*((f"p{n}", 5 + n) for n in range(29, 20, -1)), ("", 5), ("", others)]
     assert found["disclosures_by_purpose"][-1]["others"] == 20
     assert [row["purpose"] for row in found["disclosures"]][:2] == ["p29", "p28"]
+
+
+def test_the_rule_that_denied_most_is_that_one_however_much_others_allowed(
+    spark: SparkSession,
+) -> None:
+    made = [(f"allows.{n:02}", True, 1000) for n in range(25)]
+    made += [(f"allows.{n:02}", False, 1 + n) for n in range(25)] + [("denies", False, 500)]
+    rows = [("aa", "publish", allowed, rule, "low", "c", n) for rule, allowed, n in made]
+    frame = spark.createDataFrame(rows, DECISIONS.replace(" hour timestamp,", ""))
+    frame = frame.withColumn("hour", F.timestamp_millis(F.lit(NOON)))
+    found = lists(spark, Span(NOON, NOON), decisions=frame)
+    html = re.sub("<[^>]*>", "", page.render(case("full")[0], found))
+    assert "The rule that denied most is denies (" in html
+    denied = found["decisions_denied"]
+    assert denied[:2] == [{"rule": "denies", "denied": 500}, {"rule": "allows.24", "denied": 25}]
+    assert denied[20:] == [{"rule": "", "denied": sum(range(1, 7)), "others": 6}]
 
 
 def test_names_of_several_sites_are_told_apart(spark: SparkSession) -> None:

@@ -22,6 +22,7 @@ import small_logs
 from page_cases import case
 from sealmq_spark import job, outputs, watch
 from sealmq_spark.errors import ReportError
+from sealmq_spark.found import MARK
 from sealmq_spark.job import Outcome, publish
 from sealmq_spark.page import Live
 from sealmq_spark.tables import TABLES
@@ -37,7 +38,6 @@ class Rounds:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.logs, self.out = folder / "logs", folder / "out"
         self.logs.mkdir()
-        self.out.mkdir()
         self.made = 0
         self.pauses: list[float] = []
         self.pages: list[str] = []
@@ -56,9 +56,11 @@ class Rounds:
 
     def run(self, *then: Callable[[], object]) -> None:
         self._then = list(then)
-        watch.watch(
-            self.report, [str(self.logs)], self.out, 60, wait=self._wait, say=self.said.append
-        )
+        self.watch(self.report, self._wait)
+
+    def watch(self, report: Callable[[Live], Outcome], wait: Callable[[float], None]) -> None:
+        with outputs.opened(self.out) as place:
+            watch.watch(report, [str(self.logs)], place, 60, wait=wait, say=self.said.append)
 
     def _wait(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -128,10 +130,7 @@ def test_an_ended_page_says_so_whatever_ended_it(
 
     reports = iter([rounds.report, full])
     with pytest.raises(ReportError, match="no space"):
-        watch.watch(
-            lambda live: next(reports)(live), [str(rounds.logs)], rounds.out, 60,
-            wait=closed, say=rounds.said.append,
-        )  # fmt: skip
+        rounds.watch(lambda live: next(reports)(live), closed)
     assert "Not live" in rounds.page
 
 
@@ -147,11 +146,34 @@ def test_a_folder_that_was_taken_away_is_not_made_again(
 
     reports = iter([rounds.report, taken_away])
     with pytest.raises(ReportError, match="taken it away"):
-        watch.watch(
-            lambda live: next(reports)(live), [str(rounds.logs)], rounds.out, 60,
-            wait=lambda _: (rounds.logs / "new.jsonl").touch(), say=rounds.said.append,
-        )  # fmt: skip
+        rounds.watch(
+            lambda live: next(reports)(live), lambda _: (rounds.logs / "new.jsonl").touch()
+        )
     assert not rounds.out.exists()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_written_where_the_folder_was_taken_away_between_two_rounds(
+    replaced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not into another report's folder that stands in its place, also when no file is new."""
+    rounds = Rounds(tmp_path, monkeypatch)
+    names = (MARK, outputs.PAGE, outputs.SUMMARY, ".scratch/x")
+    theirs = [rounds.out / name for name in names]
+
+    def taken_away() -> None:
+        rounds.out.rename(tmp_path / "away")
+        if replaced:
+            (rounds.out / ".scratch").mkdir(parents=True)
+            for path in theirs:
+                path.write_text("theirs")
+
+    with pytest.raises(ReportError, match=r"somebody has taken .*out away"):
+        rounds.run(taken_away)
+    assert rounds.made == 1
+    assert rounds.out.exists() == replaced
+    if replaced:
+        assert {path.read_text() for path in theirs} == {"theirs"}
 
 
 def test_a_signal_ends_it_once() -> None:

@@ -29,13 +29,9 @@ _BARS = (Series("allowed", "blue"), Series("denied", "orange"))
 def decisions(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """Allowed and denied."""
     each = timeplots.buckets(shown.get("decisions_time", ()), ["allowed", "denied"])
-    if not each and not any(shown.get(f"decisions_{key}") for key in ("rule", "client")):
+    if not each and not shown.get("decisions_client"):
         return None
-    # They come by all that they decided.
-    rules = sorted(
-        (row for row in shown.get("decisions_rule", ()) if row.get("denied")),
-        key=lambda row: (bool(row.get("others")), -row["denied"]),
-    )
+    rules = shown.get("decisions_denied", ())
     return tag(
         "div",
         _found(summary["headline"], rules),
