@@ -141,7 +141,8 @@ class Firing:
         ring = SimpleNamespace(clients={}, labels=self.labels, goes_on=lambda *words: self.goes_on)
         monkeypatch.setattr(willkeeper, "seal", lambda *words: b"sealed")
         monkeypatch.setattr(willkeeper, "taken", lambda *words: self.labels[16])
-        monkeypatch.setattr(willkeeper, "judge", lambda *w: SimpleNamespace(topic="t", at_ms=1))
+        monkeypatch.setattr(willkeeper, "judge", lambda *words: SimpleNamespace(label=None))
+        monkeypatch.setattr(willkeeper, "fire", lambda *words: SimpleNamespace(topic="t", at_ms=1))
         site: Any = SimpleNamespace(
             ring=ring,
             now_ms=1,
