@@ -278,6 +278,34 @@ def test_a_line_is_empty_once_what_it_has_asked_itself_comes_back(tmp_path: Path
     played(story(), 3 * live_module.ASKED, loop=OwnTime)
 
 
+def test_a_line_is_waited_for_while_what_is_retained_still_comes(tmp_path: Path) -> None:
+    """However long that takes: a filter would be refused at each try for which much is retained."""
+    most = 3 * live_module.ASKED
+
+    async def story() -> None:
+        asked: list[Publish] = []
+
+        def does(packet: Packet, peer: Peer) -> bool:
+            if isinstance(packet, Publish):
+                asked.append(packet)
+                if len(asked) == most:
+                    peer.send(build.publish(packet.topic, packet.payload, 1, packet_id=7))
+                elif len(asked) % 2:
+                    peer.send(build.publish("t", b"kept", 0, True))
+            return False
+
+        async with Scripted(tmp_path) as broker:
+            broker.does = does
+            came: list[Publish] = []
+            line = live_module._Line(came.append, lambda reason: None, "", lambda line, mark: None)
+            await line.link.open(broker.address, "line")
+            await line.empty("@line")
+            assert len(asked) == most
+            line.close()
+
+    played(story(), 3 * most, loop=OwnTime)
+
+
 def test_marks_are_neither_delivered_nor_told(tmp_path: Path) -> None:
     """Though a reader has all topics."""
 

@@ -49,7 +49,7 @@ SUSPECTS = 1024
 # Filters of one client that are tried at a time.
 TRIED_AT_ONCE = 4
 
-# How often a line is asked whether it is empty.
+# How often a line is asked whether it is empty while nothing comes that is retained.
 ASKED = 15
 # The packet id of the question whether a line is empty: those of SUBSCRIBE begin with 1.
 _EMPTY_ID = 65_535
@@ -86,6 +86,8 @@ class _Line:
         self._twos = QoS2Receiver()
         # What comes back when nothing is before it any more.
         self._empty = "", asyncio.Event()
+        # Copies that have come of what is retained.
+        self._retained = 0
 
     async def empty(self, topic: str) -> None:
         """Returns once all that the broker had for this line has come. Raises BrokerAway.
@@ -96,7 +98,8 @@ class _Line:
         self._empty = topic, asyncio.Event()
         if self.link.up:
             await self.asking.subscribe([(topic, 1)])
-        for _ in range(ASKED):
+        in_vain = came = 0
+        while in_vain < ASKED:
             if not self.link.up:
                 break
             self.link.send(build.publish(topic, b"?", 1, packet_id=_EMPTY_ID))
@@ -105,6 +108,7 @@ class _Line:
                     await self._empty[1].wait()
                 self.asking.unsubscribe([topic])
                 return
+            in_vain, came = in_vain + 1 if self._retained == came else 0, self._retained
         raise BrokerAway("what is retained for a filter does not pass")
 
     def close(self) -> None:
@@ -120,6 +124,7 @@ class _Line:
 
     def _came(self, packet: Packet) -> None:
         if type(packet) is Publish:
+            self._retained += packet.retain
             if not packet.qos:
                 self._deliver(packet)
             elif packet.qos == 1:
