@@ -263,6 +263,8 @@ class Policy:
         try:
             bearers = partial(self._engine.bearers, since, self._store.records)
             await self.commit(list(await asyncio.to_thread(bearers)))
+        except faults.BrokenFamily as error:
+            self._engine.no_bearers(error)
         finally:
             self._locks.together()
 
