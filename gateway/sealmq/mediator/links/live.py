@@ -89,27 +89,34 @@ class _Line:
         # Copies that have come of what is retained.
         self._retained = 0
 
-    async def empty(self, topic: str) -> None:
-        """Returns once all that the broker had for this line has come. Raises BrokerAway.
+    async def empty(self, topic: str) -> bool:
+        """Returns once all that the broker had for this line has come, or False at once, if the
+        broker does not let that be asked. Raises BrokerAway.
 
         What is retained for a filter may fill the broker's queue for it: what is published until
         there is room is dropped, and so is this question, which is asked again then.
         """
         self._empty = topic, asyncio.Event()
-        if self.link.up:
-            await self.asking.subscribe([(topic, 1)])
+        self._there()
+        [code] = await self.asking.subscribe([(topic, 1)])
+        if code != 1:
+            self.asking.unsubscribe([topic])
+            return False
         in_vain = came = 0
         while in_vain < ASKED:
-            if not self.link.up:
-                break
+            self._there()
             self.link.send(build.publish(topic, b"?", 1, packet_id=_EMPTY_ID))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(QUIET_S):
                     await self._empty[1].wait()
                 self.asking.unsubscribe([topic])
-                return
+                return True
             in_vain, came = in_vain + 1 if self._retained == came else 0, self._retained
         raise BrokerAway("what is retained for a filter does not pass")
+
+    def _there(self) -> None:
+        if not self.link.up:
+            raise BrokerAway("the line was lost")
 
     def close(self) -> None:
         self.link.close()
@@ -332,8 +339,7 @@ class LiveLink(ReconnectingLink):
         try:
             await line.link.open(self._address, name)
             [code] = await line.asking.subscribe([(filt, self._address.qos)])
-            if self._credit is not None and code != _REFUSED:
-                await line.empty(f"@{name}")
+            if self._credit is not None and code != _REFUSED and await line.empty(f"@{name}"):
                 await line.asking.subscribe([(self._credit.topic, 1)])
         except BrokerAway:
             self._end_line(line)
