@@ -182,7 +182,7 @@ def test_no_flood_makes_a_mosquitto_with_stock_limits_drop_what_readers_get(
         played(story(replace(address, inflight=20, queue=1000)), FLOOD_S)
 
 
-def test_nor_what_comes_over_a_filter_s_own_line(
+def test_a_flood_over_a_filter_s_own_line_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Marks came back over the other line at once, however much waited for this one."""

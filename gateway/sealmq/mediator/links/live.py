@@ -312,7 +312,8 @@ class LiveLink(ReconnectingLink):
             snapshot.close()
         return False
 
-    # Whether its client's filters may have one line more. One that nobody holds makes place.
+    # Whether its client's filters may have one line more. At the limit, a line that nobody holds is
+    # closed to make room.
     def _may_open(self, whose: Hashable) -> bool:
         mine = [f for f, h in self._filters.items() if h.line is not None and h.whose == whose]
         if len(mine) < LINES:
