@@ -204,7 +204,9 @@ class LiveLink(ReconnectingLink):
         self._queue: list[tuple[str, _Held | None]] = []
         self._suspects: dict[str, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._tried = self._opened = 0
+        self._opened = 0
+        # Of clients whose filters are tried: how many since it began, and how many just now.
+        self._tried: dict[Hashable, tuple[int, int]] = {}
         # Which of the lines have brought which marks.
         self._lines: Lines | None = None
 
@@ -295,8 +297,9 @@ class LiveLink(ReconnectingLink):
 
     # Whether more is retained for it than may come over the line that all share.
     async def _much(self, filt: str, whose: Hashable, snapshots: Snapshots) -> bool:
-        self._tried += 1
-        snapshot = snapshots.of((whose, self._tried % TRIED_AT_ONCE), filt)
+        number, now = self._tried.get(whose, (0, 0))
+        self._tried[whose] = number + 1, now + 1
+        snapshot = snapshots.of((whose, number % TRIED_AT_ONCE), filt)
         count = size = 0
         more = True
         try:
@@ -310,6 +313,9 @@ class LiveLink(ReconnectingLink):
             return True
         finally:
             snapshot.close()
+            number, now = self._tried.pop(whose)
+            if now > 1:
+                self._tried[whose] = number, now - 1
         return False
 
     # Whether its client's filters may have one line more. At the limit, a line that nobody holds is
