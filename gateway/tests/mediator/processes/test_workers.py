@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -650,6 +651,7 @@ def test_no_descriptor_stays_of_connections_that_were_handed_over(layout: Layout
     async def story() -> None:
         async with scene(layout) as it:
             asks = await it.client(2)
+            gc.collect()  # sockets of tests before
             before = int(await asks.ask("fds")), len(os.listdir("/proc/self/fd"))
             for _ in range(50):
                 client = await it.client(4)
