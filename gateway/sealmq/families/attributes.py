@@ -77,9 +77,14 @@ class Declared(Protocol):
 NONE: Mapping[str, Declared] = {}
 
 
-def told_by(declared: Declared) -> tuple[str, str, str]:
-    """Where this changes, what was told before is not what is asked for now."""
-    return declared.source, declared.of, declared.family
+def stands(was: Declared, now: Declared | None) -> bool:
+    """Whether what was told of an attribute before is what is asked for since it is declared anew.
+
+    What events tell says by its end when it was told: not where it may last longer than it may now.
+    """
+    if now is None or (was.source, was.of, was.family) != (now.source, now.of, now.family):
+        return False
+    return now.source != "events" or now.valid_ms >= was.valid_ms
 
 
 def pair(owner: str, subscriber: str) -> str:
@@ -131,14 +136,14 @@ class Attributes:
 
     def declare(self, declared: Mapping[str, Declared]) -> set[str]:
         """There are these from now on. Gives the names that are new, gone, or declared otherwise:
-        what was told of these by another source does not count any more.
+        of these, what does not stand is gone.
         """
         before, self._declared = self._declared, declared
         changed = {n for n in {*before, *declared} if before.get(n) != declared.get(n)}
         self._calendars = {n: d.hours for n, d in declared.items() if d.hours is not None}
         for name in changed:
-            was, now = before.get(name), declared.get(name)
-            if was is not None and (now is None or told_by(was) != told_by(now)):
+            was = before.get(name)
+            if was is not None and not stands(was, declared.get(name)):
                 for key in [key for key in self._held if key[0] == name]:
                     del self._held[key]
         return changed

@@ -176,7 +176,7 @@ class Engine(Questions[Key]):
                 if theirs:
                     self._gone(family.apply(theirs))
             except Exception as error:  # an index that is not the store's must allow nothing
-                self._lost(family, "apply", error)
+                self._lost(family.name, "apply", error)
         self._listen()
 
     def take_told(self, told: Mapping[str, Mapping[str, bytes]]) -> None:
@@ -185,11 +185,11 @@ class Engine(Questions[Key]):
             try:
                 self._gone(family.told(told.get(family.name, {})))
             except Exception as error:  # what it goes by is not what was told: it allows nothing
-                self._lost(family, "told", error)
+                self._lost(family.name, "told", error)
 
-    def _lost(self, family: Family, what: str, error: Exception) -> None:
-        self._fault(family.name, what, error)
-        self._judge.lost(family.name, f"{what}, {faults.shown(error)}")
+    def _lost(self, family: str, what: str, error: Exception) -> None:
+        self._fault(family, what, error)
+        self._judge.lost(family, f"{what}, {faults.shown(error)}")
         self._all_gone()
 
     @property
@@ -249,7 +249,7 @@ class Engine(Questions[Key]):
             try:
                 noted = bool(family.noted(since)) or noted
             except Exception as error:  # it may go by what others have made: it allows nothing
-                self._lost(family, "noted", error)
+                self._lost(family.name, "noted", error)
                 noted = True
         if noted:
             self._all_gone()
@@ -258,7 +258,7 @@ class Engine(Questions[Key]):
     def bearers(
         self, since: Mapping[str, int], rows: Callable[[], Iterable[Record]]
     ) -> list[Record]:
-        """Family.bearers of all; pure, for any thread. BrokenFamily."""
+        """Family.bearers of all; pure, for any thread. BrokenFamily: to be told to `no_bearers`."""
         records = self.pushed.bearers(since, rows)
         for family in self.order:
             try:
@@ -266,6 +266,11 @@ class Engine(Questions[Key]):
             except Exception as error:
                 raise faults.BrokenFamily(family.name, "bearers", error) from error
         return records
+
+    def no_bearers(self, error: faults.BrokenFamily) -> None:
+        """A family has failed at `bearers`: it allows nothing."""
+        cause = error.__cause__
+        self._lost(error.name, "bearers", cause if isinstance(cause, Exception) else error)
 
     def close_site(self, reason: str) -> None:
         """Nothing that a label or consent protects is opened while `reason` is not ""."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .api import ClientPolicy, FamilyRecord, Proposal, Record, Verdict, deny
 from .ask import Who
-from .attributes import BETWEEN, Attribute, Declared, fits, is_value, names_in, same, shown, told_by
+from .attributes import BETWEEN, Attribute, Declared, fits, is_value, names_in, same, shown, stands
 from .topiclabels import NONE
 
 FAMILY = "attributes"
@@ -238,8 +238,7 @@ class Derived:
         before = self._declared
         self._declared = {n: d for n, d in declared.items() if d.source == "events"}
         for name, was in before.items():
-            now = self._declared.get(name)
-            if now is None or told_by(now) != told_by(was):
+            if not stands(was, self._declared.get(name)):
                 self._many.pop(name, None)
                 self._news = {key: row for key, row in self._news.items() if key[0] != name}
 

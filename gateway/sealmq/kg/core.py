@@ -150,7 +150,7 @@ class Kg:
     def _converge(self, tx: Connection, config: Config, asked: Asked | None = None) -> Applied:
         there = rows.clients(tx).values()
         gone = {row.name for row in there if not row.removed} - config.clients.keys()
-        notes = kept.leave(tx, self._store.vault, config, frozenset(gone)) if gone else []
+        notes = kept.leave(tx, self._store.vault, config, frozenset(gone))
         run = Converge(tx, config, self._tools(), asked)
         run.run()
         kseq = run.kseq or counter(tx, "kseq")

@@ -73,25 +73,31 @@ def take(tx: Connection, vault: Vault, config: Config, family: str, said: bytes)
 
 def leave(tx: Connection, vault: Vault, config: Config, names: frozenset[str]) -> list[str]:
     """Clients of these names are gone, for families that are not in force as well; notes. One that
-    is not, and is broken or no longer there, keeps nobody in.
+    is not, and is broken or no longer there, keeps nobody in, and is told of them once it can be.
     """
     notes = []
     for family in rows.keeping(tx):
+        all_names = names | rows.leavers(tx, family)
+        if not all_names:
+            continue
         before = rows.kept(tx, vault, family)
         try:
             manifest = registry.manifest(family)
             if manifest.kg_keeps is None:
                 continue
             part = manifest.load(manifest.kg_keeps)
-            after = part.left(config, before, names, secrets.token_bytes)
+            after = part.left(config, before, all_names, secrets.token_bytes)
         except Exception as error:
             if family in config.policy.order:
                 raise _refusal(family, error) from error
-            notes.append(
-                f"{family} is not in [policy] order and cannot be asked: what it keeps of clients "
-                "that are gone stays, so mend it before their names are given to others"
-            )
+            rows.put_leavers(tx, family, all_names)
+            if names:
+                notes.append(
+                    f"{family} is not in [policy] order and cannot be asked: what it keeps of "
+                    "clients that are gone goes when it can be"
+                )
             continue
+        rows.put_leavers(tx, family, frozenset())
         if after != before:
             rows.keep(tx, vault, family, after)
             notes.append(f"{family} keeps nothing more of clients that are gone")

@@ -91,6 +91,8 @@ class GrantRow:
 # --- the policy in force ------------------------------------------------------------------------
 
 _POLICY, _OUT = "policy", "out"
+# Before the name of a family.
+_LEAVERS = "leavers."
 
 
 def policy(tx: Connection) -> str | None:
@@ -475,6 +477,17 @@ def keeping(tx: Connection) -> list[str]:
     """The families that keep something."""
     c = schema.kept.c
     return [r.family for r in tx.execute(select(c.family).order_by(c.family))]
+
+
+def leavers(tx: Connection, family: str) -> frozenset[str]:
+    """Names of clients that are gone, which that family could not be told of."""
+    return frozenset(json.loads(_meta(tx, f"{_LEAVERS}{family}") or b"[]"))
+
+
+def put_leavers(tx: Connection, family: str, names: frozenset[str]) -> None:
+    """These, and no others."""
+    if leavers(tx, family) != names:
+        _put_meta(tx, f"{_LEAVERS}{family}", json.dumps(sorted(names)).encode())
 
 
 def keep(tx: Connection, vault: Vault, family: str, what: bytes) -> None:

@@ -23,6 +23,7 @@ metadata = MetaData()
 
 # site (4 bytes), version, check (sealed): the key is the right one when `check` opens. policy: the
 # text of the sealmq.toml in force. out: clients whom it does not disable and who are out, as JSON.
+# leavers.FAMILY: names of clients that are gone, which the family could not be told of, as JSON.
 meta = Table(
     "meta",
     metadata,

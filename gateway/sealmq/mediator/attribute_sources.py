@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from sealmq.attributes.files import BadSource
 from sealmq.attributes.sources import Rows, Source, has_source, source, why
-from sealmq.families.attributes import Attribute, same, shown, told_by
+from sealmq.families.attributes import Attribute, same, shown, stands
 from sealmq.plain import plain
 from sealmq.site.model import Attribute as Settings
 
@@ -48,7 +48,7 @@ class AttributeSources:
         self._rows: dict[str, Rows] = {}
         # Of events: by name and subject, with the worker that has told it last.
         self._derived: dict[tuple[str, str], tuple[int, Attribute]] = {}
-        self._events: dict[str, tuple[str, str, str]] = {}
+        self._events: dict[str, Settings] = {}
         self._news: dict[tuple[str, str], None] = {}
         self._passing: asyncio.Task[None] | None = None
         self._begun: set[str] = set()
@@ -66,9 +66,10 @@ class AttributeSources:
     async def take(self, settings: Mapping[str, Settings]) -> None:
         """From now on there are these. Returns when each new one has been asked once."""
         before = self._events
-        self._events = {n: told_by(said) for n, said in settings.items() if said.family}
-        for key in [key for key in self._derived if before[key[0]] != self._events.get(key[0])]:
-            del self._derived[key]
+        self._events = {name: said for name, said in settings.items() if said.family}
+        for name, subject in list(self._derived):
+            if not stands(before[name], self._events.get(name)):
+                del self._derived[name, subject]
         settings = {name: said for name, said in settings.items() if has_source(said)}
         for name in [n for n, was in self._settings.items() if settings.get(n) != was]:
             await self._end(name)

@@ -146,7 +146,7 @@ class Mediator:
         )
         self._wills = WillKeeper(
             site, store, audit, self.journal, self.control, self._forwarding.will, self.aside.put,
-            self.policy.index,
+            self.policy.commit,
         )  # fmt: skip
         self.events.executed_by(self._effects())
 

@@ -70,6 +70,8 @@ class Owner:
         # Set when the key generator may go by another sealmq.toml, or the file is to be read here.
         self._reload = asyncio.Event()
         self._by_file = False
+        # The digest of the last one that was taken over as a whole, or refused and put back.
+        self._dealt = config.digest
         self.told: Callable[[], None] = lambda: None
         """Called when a worker has reported its state, has ended or begun, or a source fails."""
         self.sources = AttributeSources(self._told_attributes, lambda: self.told(), audit.write)
@@ -90,9 +92,14 @@ class Owner:
         await self.store.commit(put_back(self.store.rows, now_ms), urgent=True)
 
     def hang_up(self) -> None:
-        """SIGHUP: sealmq.toml was edited. The key generator has heard of it too, if it is there."""
+        """SIGHUP: sealmq.toml was edited. The key generator has heard of it too, if it is there.
+        One that was refused here is tried again.
+        """
         if self.kg is None:
             self._by_file = True
+            self._reload.set()
+        elif self._dealt != self.config.digest:
+            self._dealt = ""
             self._reload.set()
 
     async def run(self) -> None:
@@ -157,11 +164,11 @@ class Owner:
                 self._by_file |= by_file
                 asyncio.get_running_loop().call_later(_RETRY_S, self._reload.set)
 
-    # What is in force, if it may be another one than what all go by here.
+    # What is in force, if it may be another one than what was dealt with here.
     async def _other(self, by_file: bool) -> Config | None:
         if self.kg is None:
             return load(self.layout.config) if by_file else None
-        text = await self.kg.in_force(self.config.digest if self.newest is self.config else "")
+        text = await self.kg.in_force(self._dealt)
         return None if text is None else loads(text, self.layout.config)
 
     async def _take(self, config: Config) -> None:
@@ -169,15 +176,25 @@ class Owner:
             # The key generator refuses it too: nothing of such a file counts.
             log.error("sealmq.toml is not taken over: it names another site's id")
             return
-        self.newest = config
-        # What a rule that is new asks about is told before it is asked.
-        await self.sources.take(config.attributes)
+        self.newest, self._dealt = config, ""
         await self._keys_first(config)
-        await self._all(worker.config(config) for worker in self.workers)
-        await self.sources.again()
-        self.config = config
+        try:
+            await self._go_by(config)
+        except SiteError:
+            # As a whole, or nothing of it: other workers may have taken it over.
+            self.newest = self.config
+            await self._go_by(self.config)
+            self._dealt = config.digest
+            raise
+        self.config, self._dealt = config, config.digest
         self._bound(config)
         self._news.set()
+
+    async def _go_by(self, config: Config) -> None:
+        # What a rule that is new asks about is told before it is asked.
+        await self.sources.take(config.attributes)
+        await self._all(worker.config(config) for worker in self.workers)
+        await self.sources.again()
 
     def _bound(self, config: Config) -> None:
         self.store.bound(config.limits.rows, config.limits.family_mib << 20)

@@ -103,12 +103,14 @@ class Policy:
 
     # --- records ---
 
-    async def commit(self, records: list[StoreRecord], urgent: bool = False) -> None:
+    async def commit(self, records: list[StoreRecord], urgent: bool = False) -> list[Held]:
         """Makes records durable, then lets the families index what really holds. Raises
         StoreUnavailable.
         """
-        self.index(await self._store.commit(records, urgent))
+        held = await self._store.commit(records, urgent)
+        self.index(held)
         self.follow()
+        return held
 
     def index(self, held: Iterable[Held]) -> None:
         """What the store holds counts; `follow` comes after."""
@@ -263,6 +265,8 @@ class Policy:
         try:
             bearers = partial(self._engine.bearers, since, self._store.records)
             await self.commit(list(await asyncio.to_thread(bearers)))
+        except faults.BrokenFamily as error:
+            self._engine.no_bearers(error)
         finally:
             self._locks.together()
 

@@ -11,6 +11,7 @@ from typing import Any
 from sealmq.audit import Audit
 from sealmq.audit.events import of_families
 from sealmq.families.engine import Engine
+from sealmq.families.faults import BrokenFamily
 from sealmq.families.registry import load as load_families
 from sealmq.store import StoreError
 from sealmq.strangers import Strangers
@@ -202,8 +203,10 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
         records = engine.load(config, shared.store.records())
     engine.take_told(ring.told)
     if engine.noted(ring.bearers()) and begin.first:
-        with taking():
+        try:
             records += engine.bearers(ring.bearers(), shared.store.records)
+        except BrokenFamily as error:
+            engine.no_bearers(error)
     mediator = Mediator(begin, shared, engine, audit, address)
     for found in early:
         mediator.policy.fault(*found)

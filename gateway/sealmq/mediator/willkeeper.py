@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from sealmq.audit import Audit
 from sealmq.families.engine import Conn
-from sealmq.families.records import TopicLabel
-from sealmq.store import Held, StoreError, WillRecord
+from sealmq.store import Held, StoreError, StoreRecord, WillRecord
 from sealmq.store.left import gone
 from sealmq_spec.errors import SealError
 
 from .control_link import ControlLink
 from .core.denied import DeniedByRule
+from .core.inbound import labelled, new_label
 from .core.refusals import JOURNAL_PART
 from .core.site import Site
 from .journal import Journal
@@ -36,6 +36,7 @@ _FORGET_PAUSES_S = (0.2, 1, 5, 15, 60)
 
 Key = tuple[int, str]
 Publish = Callable[[bytes, bytes, int, bool, int, int], Awaitable[None]]
+Commit = Callable[[list[StoreRecord]], Awaitable[list[Held]]]
 Aside = Callable[[bytes, bytes, int, bool, int, str], Awaitable[None]]
 
 
@@ -44,8 +45,7 @@ class WillKeeper:
 
     `publish`: topic, payload, QoS, RETAIN, client and its generation; returns when the broker has
     it, raises NotTaken, and SealError if the client may not any more. `aside`: topic, payload, QoS,
-    RETAIN, client, and why the broker does not take it. `index`: has the policy go by what the
-    store holds.
+    RETAIN, client, and why the broker does not take it. `commit`: as Policy.commit.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class WillKeeper:
         control: ControlLink,
         publish: Publish,
         aside: Aside,
-        index: Callable[[Iterable[Held]], None],
+        commit: Commit,
     ) -> None:
         self._site, self._store, self._audit = site, store, audit
         self._journal, self._control = journal, control
-        self._publish, self._aside, self._index = publish, aside, index
+        self._publish, self._aside, self._commit = publish, aside, commit
         self._left: dict[Key, list[WillRecord]] = {}
         self._some = asyncio.Event()
         self.tasks: set[asyncio.Task[None]] = set()
@@ -149,23 +149,25 @@ class WillKeeper:
                 taken(site, will, policy, site.now_ms)
         await self._forget(will)
 
-    # Its topic may have been forgotten since CONNECT. Then it labels it as any first publish does.
+    # Its topic may have been forgotten since CONNECT. Then it labels it as any first publish does,
+    # and so when the broker is there.
     async def _judged(self, will: WillRecord, policy: Conn) -> Fired:
         site = self._site
+        fires_ms = site.now_ms
         try:
-            decision = judge(site, will, policy, site.now_ms)
-            if (label := decision.label) is not None:
-                name = policy.who.client
-                row = TopicLabel(decision.topic, label, name, site.now_ms)
-                held = await self._store.commit([row])
-                self._index(held)
-                if held[0].fresh:
-                    said = {"client": name, "topic": row.topic, "label": label}
-                    self._audit.write("topic-labelled", **said, rule=decision.rule)
+            decision = judge(site, will, policy, fires_ms)
+            if decision.label is not None:
+                await self._control.ready.wait()
+                decision = judge(site, will, policy, site.now_ms)
+            if decision.label is not None:
+                row = new_label(policy, decision, site.now_ms)
+                [held] = await self._commit([row])
+                if held.fresh:
+                    self._audit.write("topic-labelled", **labelled(row, decision))
                 decision = judge(site, will, policy, site.now_ms)
                 if decision.label is not None:
                     raise DeniedByRule("will: the topic could not be labelled", decision.rule)
-            return fire(site, will, decision, site.now_ms)
+            return fire(site, will, decision, fires_ms)
         finally:
             policy.close(site.now_ms)
 

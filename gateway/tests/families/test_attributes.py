@@ -381,6 +381,24 @@ def test_what_events_told_of_an_earlier_bearer_of_a_name_is_void() -> None:
     assert site.publish(BOB, TOPIC).allow, "the next one is there, too"
 
 
+def test_a_shorter_validity_lets_nothing_through_of_an_earlier_bearer() -> None:
+    """When a value was told is reckoned from its end."""
+    site = Scene(Probe("room"))
+    accepted(site, room("1005"))
+    site.now += 1000
+    shorter = TEXT.replace(
+        '"probe"\nof = "owner"\nvalid = "1h"', '"probe"\nof = "owner"\nvalid = "5m"'
+    )
+    assert shorter != TEXT
+    site.engine.reload(parse(shorter + ORDER))
+    site.engine.noted({BOB: site.now})
+    assert site.publish(BOB, TOPIC).rule == "engine.unknown-attribute"
+    accepted(site, room("1005"))
+    assert site.publish(BOB, TOPIC).allow
+    site.engine.reload(parse(TEXT + ORDER))
+    assert site.publish(BOB, TOPIC).allow, "a longer one takes nothing away"
+
+
 def test_what_is_not_the_familys_is_a_fault_and_its_deps_go_all_the_same() -> None:
     site = Scene(Probe("room"))
     bad = [

@@ -423,8 +423,11 @@ def test_a_family_that_cannot_tell_whose_rows_are_void_allows_nothing_and_ends_n
     assert site.publish(SENSOR, TOPIC).rule == "engine.exception"
     assert "'fake' has failed at noted, KeyError" in site.engine.lost
     assert [fault[:2] for fault in site.faults] == [("fake", "noted")]
-    with pytest.raises(BrokenFamily, match="'fake' fails at bearers: KeyError"):
+    with pytest.raises(BrokenFamily, match="'fake' fails at bearers: KeyError") as broken:
         site.engine.bearers({SENSOR: 5}, list)
+    site.engine.no_bearers(broken.value)
+    assert site.faults[-1][:2] == ("fake", "bearers")
+    assert "'fake' has failed at bearers, KeyError" in site.engine.lost
 
 
 def test_a_family_gets_its_own_rows_and_of_others_those_that_it_reads() -> None:

@@ -141,12 +141,38 @@ def test_a_family_that_is_out_of_the_order_and_not_there_keeps_nobody_in(
     done = kg.apply(site.config)
     assert [note for note in done.notes if note.startswith(family)] == [
         f"{family} is not in [policy] order and cannot be asked: what it keeps of clients that are "
-        "gone stays, so mend it before their names are given to others"
+        "gone goes when it can be"
     ]
     (row,) = (one for one in kg.clients() if one["name"] == PANEL)
     assert row["removed"]
     with store.transaction() as tx:
         assert in_store.kept(tx, store.vault, family) == b"no JSON"
+
+
+def test_a_family_that_could_not_be_told_who_is_gone_gives_the_next_of_the_name_nothing(
+    blinded: Kg, site: MadeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blinded.keep("blinded", TEXT.encode())
+    site.edit(WITH, ORDER)
+    line = next(line for line in site.layout.config.read_text().splitlines() if PANEL in line)
+
+    def fails(*words: Any) -> bytes:
+        raise KeyError("broken")
+
+    monkeypatch.setattr(kg_part, "left", fails)
+    site.edit(line + "\n", "# gone\n")
+    assert any("cannot be asked" in note for note in blinded.apply(site.config).notes)
+    site.edit("# gone\n", line + "\n")
+    assert not any("cannot be asked" in note for note in blinded.apply(site.config).notes)
+    monkeypatch.undo()
+    site.edit(ORDER, WITH)
+    done = blinded.apply(site.config)
+    assert "blinded keeps nothing more of clients that are gone" in done.notes
+    assert PANEL not in blinded.kept("blinded").decode()
+    # What is kept from now on is the new one's.
+    blinded.keep("blinded", TEXT.encode())
+    blinded.rekey(["monitor"], 0, False)
+    assert PANEL in blinded.kept("blinded").decode()
 
 
 def test_who_leaves_is_told_of_no_more_and_sealed_grants_follow_what_is_kept(

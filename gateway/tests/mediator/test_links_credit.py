@@ -182,7 +182,7 @@ def test_no_flood_makes_a_mosquitto_with_stock_limits_drop_what_readers_get(
         played(story(replace(address, inflight=20, queue=1000)), FLOOD_S)
 
 
-def test_nor_what_comes_over_a_filter_s_own_line(
+def test_a_flood_over_a_filter_s_own_line_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Marks came back over the other line at once, however much waited for this one."""
@@ -272,8 +272,61 @@ def test_a_line_is_empty_once_what_it_has_asked_itself_comes_back(tmp_path: Path
                 await line.empty("@line")
             assert len(asked) == 3 + live_module.ASKED
             line.close()
-            with pytest.raises(BrokerAway):
+            with pytest.raises(BrokerAway, match="line was lost"):
                 await line.empty("@line")
+
+    played(story(), 3 * live_module.ASKED, loop=OwnTime)
+
+
+def test_a_line_is_waited_for_while_what_is_retained_still_comes(tmp_path: Path) -> None:
+    """However long that takes: a filter would be refused at each try for which much is retained."""
+    most = 3 * live_module.ASKED
+
+    async def story() -> None:
+        asked: list[Publish] = []
+
+        def does(packet: Packet, peer: Peer) -> bool:
+            if isinstance(packet, Publish):
+                asked.append(packet)
+                if len(asked) == most:
+                    peer.send(build.publish(packet.topic, packet.payload, 1, packet_id=7))
+                elif len(asked) % 2:
+                    peer.send(build.publish("t", b"kept", 0, True))
+            return False
+
+        async with Scripted(tmp_path) as broker:
+            broker.does = does
+            came: list[Publish] = []
+            line = live_module._Line(came.append, lambda reason: None, "", lambda line, mark: None)
+            await line.link.open(broker.address, "line")
+            await line.empty("@line")
+            assert len(asked) == most
+            line.close()
+
+    played(story(), 3 * most, loop=OwnTime)
+
+
+@pytest.mark.parametrize("code", [0, 0x80])
+def test_a_broker_that_lets_a_line_ask_itself_nothing_holds_up_no_filter(
+    code: int, tmp_path: Path
+) -> None:
+    """Such as one with an access list of its own. The line brings no marks then."""
+
+    async def story() -> None:
+        def does(packet: Packet, peer: Peer) -> bool:
+            if isinstance(packet, Subscribe):
+                peer.send(build.suback(packet.packet_id, [code]))
+            return isinstance(packet, Subscribe)
+
+        async with Scripted(tmp_path) as broker:
+            broker.does = does
+            came: list[Publish] = []
+            line = live_module._Line(came.append, lambda reason: None, "", lambda line, mark: None)
+            await line.link.open(broker.address, "sealmq/line")
+            assert not await line.empty("@sealmq/line")
+            [peer] = broker.of("sealmq/line")
+            assert not any(isinstance(packet, Publish) for packet in peer.came)
+            line.close()
 
     played(story(), 3 * live_module.ASKED, loop=OwnTime)
 

@@ -508,6 +508,37 @@ def test_a_filter_is_tried_in_its_holder_s_turn_however_many_another_one_asks_fo
     played(story())
 
 
+def test_of_each_client_so_many_filters_are_tried_at_a_time_whatever_others_ask_for(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            broker.does = lambda packet, peer: (
+                "scratch" in peer.client_id and isinstance(packet, Subscribe)
+            )
+            async with reading(broker.address, tries=True) as reader:
+                most = module.TRIED_AT_ONCE
+                asks = [
+                    asyncio.create_task(reader.link.subscribe(who, [f"{who}{n}/{m}/+"]))
+                    for n in range(most)
+                    for who, times in (("one", 1), ("many", most - 1))
+                    for m in range(times)
+                ]
+
+                def tried(who: str) -> int:
+                    filters = [filters[0] for sign, filters in asked(broker) if sign == "+"]
+                    return len({filt for filt in filters if filt.startswith(who)})
+
+                await so(lambda: tried("many") == most)
+                await so(lambda: tried("one") == most)
+                for ask in asks:
+                    ask.cancel()
+                await asyncio.gather(*asks, return_exceptions=True)
+            assert not reader.link._tried
+
+    played(story())
+
+
 def test_a_filter_on_which_the_broker_hangs_up_is_refused_and_ends_the_link_at_most_once(
     tmp_path: Path,
 ) -> None:

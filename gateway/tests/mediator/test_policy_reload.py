@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from sealmq.families.api import Ask, Change, Family, FamilyConfigError, Verdict,
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
 from sealmq.families.records import TopicReset
+from sealmq.mediator.locks import RowLocks
 from sealmq.mediator.policy import Policy
 from sealmq.site.check import parse
 from sealmq.site.config import Config
@@ -47,7 +48,7 @@ class Scene:
         self.taken: list[Config] = []
         self.asked: list[str] = []
         self.written: list[str] = []
-        self.engine = Engine([Labels(), *more])
+        self.engine = Engine([Labels(), *more], on_fault=lambda *fault: self.policy.fault(*fault))
         self.engine.load(BEFORE, [])
         self.conn = self.engine.connection(self.engine.who("sensor", 1))
         session = SimpleNamespace(policy_changed=lambda: self.asked.append("sensor"))
@@ -60,11 +61,16 @@ class Scene:
         )
         audit: Any = SimpleNamespace(write=lambda event, **fields: self.written.append(event))
         begin: Any = SimpleNamespace(first=True)
-        shared: Any = SimpleNamespace(store=self, locks=None)
+        shared: Any = SimpleNamespace(store=self, locks=RowLocks())
         nothing: Any = None
+        self.spawned: list[Coroutine[Any, Any, None]] = []
+        questions: Any = SimpleNamespace(spawn=lambda work, name: self.spawned.append(work))
         self.policy = Policy(
-            begin, shared, site, audit, events, nothing, nothing, self.taken.append
+            begin, shared, site, audit, events, questions, nothing, self.taken.append
         )
+
+    def records(self) -> list[Any]:
+        return []
 
     async def commit(self, records: list[Any], urgent: bool = False, part: str = "") -> list[Held]:
         if self.fails:
@@ -172,5 +178,29 @@ def test_what_a_family_does_not_take_is_said_and_ends_nothing(
         assert (it.site.config, it.taken) == (BEFORE, [])
         family.error = None
         assert not it.reads()
+
+    asyncio.run(story())
+
+
+def test_a_family_that_cannot_say_which_rows_are_void_allows_nothing_and_that_is_said() -> None:
+    class Void(Full):
+        def noted(self, since: Mapping[str, int]) -> bool:
+            return True
+
+        def bearers(self, since: Mapping[str, int], rows: Any) -> list[Any]:
+            raise KeyError("rows")
+
+    async def story() -> None:
+        it = Scene(Void())
+        await it.policy.reload(OPENED)
+        assert it.reads()
+        before: Any = SimpleNamespace(told={}, bearers=dict)
+        now: Any = SimpleNamespace(told={}, bearers=lambda: {"sensor": 5})
+        it.policy.take_keys(now, before)
+        [work] = it.spawned
+        await work
+        assert not it.reads()
+        assert it.written[-1] == "family-fault"
+        assert "'full' has failed at bearers, KeyError" in it.engine.lost
 
     asyncio.run(story())

@@ -203,6 +203,13 @@ def test_a_will_on_a_topic_that_was_forgotten_meanwhile_labels_it_anew(
         await sibling.subscribe("machine/#", 1)
         policy = made.mediator.policy
         await policy.commit([TopicReset(TOPIC)])
+        followed: list[str] = []
+
+        def follow() -> None:
+            task = asyncio.current_task()
+            followed.append("" if task is None else task.get_name())
+
+        monkeypatch.setattr(policy, "follow", follow)
         engine = made.mediator.site.engine
         topic = engine.connection(engine.who("sensor", SENSOR))
         assert topic.publish(TOPIC, 1, False, 1, 1).label == "low"
@@ -222,6 +229,7 @@ def test_a_will_on_a_topic_that_was_forgotten_meanwhile_labels_it_anew(
         assert len(failed) == 1
         got = topic.publish(TOPIC, 1, False, 1, 1)
         assert (got.allow, got.label, got.rule) == (True, None, "labels.publish.same-label")
+        assert f"will of {SENSOR}" in followed, "so subscriptions hear of it at once"
 
     told(tmp_path, story)
 

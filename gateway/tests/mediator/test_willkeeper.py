@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from sealmq.families.records import TopicLabel
 from sealmq.mediator import willkeeper
+from sealmq.mediator.core.denied import DeniedByRule
 from sealmq.mediator.core.refusals import JOURNAL_PART
 from sealmq.mediator.core.retained import Retained
 from sealmq.mediator.willkeeper import GRACE_S, WillKeeper
-from sealmq.store import WillRecord
+from sealmq.store import Held, WillRecord
 
 
 def will(client: int, conn: int = 1) -> WillRecord:
@@ -135,13 +137,15 @@ class Firing:
         self.goes_on = True
         self.went: list[bytes] = []
         self.forgotten: list[str] = []
+        self.labelled: list[TopicLabel] = []
         self.room = asyncio.Event()
         self.full = False
         self.labels: dict[int, Any] = {16: SimpleNamespace(name="low")}
         ring = SimpleNamespace(clients={}, labels=self.labels, goes_on=lambda *words: self.goes_on)
         monkeypatch.setattr(willkeeper, "seal", lambda *words: b"sealed")
         monkeypatch.setattr(willkeeper, "taken", lambda *words: self.labels[16])
-        monkeypatch.setattr(willkeeper, "judge", lambda *w: SimpleNamespace(topic="t", at_ms=1))
+        monkeypatch.setattr(willkeeper, "judge", lambda *words: SimpleNamespace(label=None))
+        monkeypatch.setattr(willkeeper, "fire", lambda *words: SimpleNamespace(topic="t", at_ms=1))
         site: Any = SimpleNamespace(
             ring=ring,
             now_ms=1,
@@ -163,9 +167,12 @@ class Firing:
         )
         self.refused: list[str] = []
         audit: Any = self.audit
-        control: Any = SimpleNamespace(losses=0)
+        self.ready = asyncio.Event()
+        control: Any = SimpleNamespace(losses=0, ready=self.ready)
         nobody: Any = None
-        self.it = WillKeeper(site, store, audit, journal, control, self._publish, nobody, nobody)
+        self.it = WillKeeper(
+            site, store, audit, journal, control, self._publish, nobody, self._label
+        )
 
     async def _room(self, client: int) -> bool:
         await self.room.wait()
@@ -179,11 +186,15 @@ class Firing:
         self.went.append(payload)
         await asyncio.sleep(0)
 
+    async def _label(self, records: list[Any]) -> list[Held]:
+        self.labelled += records
+        return [Held(record, False) for record in records]
+
     async def _commit(self, records: list[Any]) -> None:
         self.forgotten += [type(record).__name__ for record in records]
 
 
-POLICY: Any = SimpleNamespace(close=lambda now_ms: None)
+POLICY: Any = SimpleNamespace(close=lambda now_ms: None, who=SimpleNamespace(client="sensor"))
 
 
 def test_a_will_that_has_waited_for_room_goes_out_only_if_its_client_still_may(
@@ -221,3 +232,38 @@ def test_a_will_whose_label_goes_while_it_goes_out_is_forgotten_all_the_same(
         assert it.forgotten == ["WillGone"]
 
     asyncio.run(story())
+
+
+def test_a_will_on_a_topic_that_was_forgotten_labels_it_when_the_broker_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Meanwhile its client may have been disabled; it has fired before."""
+
+    async def story(goes_on: bool) -> None:
+        it = Firing(monkeypatch)
+        fired: list[int] = []
+
+        def judged(site: Any, *words: Any) -> Any:
+            if not it.goes_on:
+                raise DeniedByRule("over", "mediator.will.disabled")
+            label = None if it.labelled else "low"
+            return SimpleNamespace(topic="t", label=label, rule="first")
+
+        def fires(site: Any, will: Any, decision: Any, now_ms: int) -> Any:
+            fired.append(now_ms)
+            return SimpleNamespace(topic="t", at_ms=now_ms)
+
+        monkeypatch.setattr(willkeeper, "judge", judged)
+        monkeypatch.setattr(willkeeper, "fire", fires)
+        firing = asyncio.create_task(it.it._fire(will(1), POLICY))
+        await asyncio.sleep(0)
+        assert not it.labelled
+        it.goes_on, it.it._site.now_ms = goes_on, 9
+        it.ready.set()
+        await firing
+        assert it.labelled == ([TopicLabel("t", "low", "sensor", 9)] if goes_on else [])
+        assert fired == ([1] if goes_on else [])
+        assert it.refused == ([] if goes_on else ["mediator.will.disabled"])
+
+    for goes_on in (True, False):
+        asyncio.run(story(goes_on))

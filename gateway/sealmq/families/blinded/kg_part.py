@@ -24,8 +24,8 @@ MOST_FILTERS = 262_144
 kinds of events with one conjunction on each side.
 """
 MOST_BENEATH = 262_144
-"""Prefixes with a type or a policy of their own below topics of event grants, once for each grant:
-it does not cover them, and mediators are told which they are.
+"""Each event grant leaves out the prefixes below its topic that have a type or policy of their own;
+mediators get that list. The most entries of all lists together.
 """
 _EPOCH = 16
 

@@ -4,8 +4,8 @@ Bytes for the client are not in it: they collect in `Session.out`. An effect tha
 suspends the task that asked it until the shell calls `Session.reply(task, answer)`; the answer may
 be an exception. `tasks.Tasks` fills in `task`; with 0 no answer is wanted, and `reply` is not
 called. A question is answered even if its session has closed meanwhile: its audit records still
-have to say what was committed. Snapshot, SnapshotMore, AwaitRoom and Provision are not: the tasks
-that ask them end with their session.
+have to say what was committed. These are not answered after that: Snapshot, SnapshotMore, AwaitRoom
+and Provision; the tasks that ask them end with their session.
 """
 
 from __future__ import annotations

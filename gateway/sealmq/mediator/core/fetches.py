@@ -101,7 +101,8 @@ class Fetches:
         while rows and taker.takes_more:
             fetch = rows[0]
             fetch.asked = True
-            self._new.pop(fetch.filter, None)
+            if self._new.get(fetch.filter) is fetch:
+                del self._new[fetch.filter]
             token, fetch.token = fetch.token, None
             some = Some((), None)
             try:

@@ -104,17 +104,20 @@ def label_topic(s: Asking, decision: Decision) -> Task:
     """
     if s.site.away is not None:
         raise Unavailable("the broker is away, so no new topic is labelled")
-    label = decision.label or ""
-    row = TopicLabel(decision.topic, label, s.policy.who.client, s.site.now_ms)
+    row = new_label(s.policy, decision, s.site.now_ms)
     held = (yield Commit(0, (row,)))[0]
     if held.fresh:
-        s.audit(
-            "topic-labelled",
-            client=s.policy.who.client,
-            topic=decision.topic,
-            label=label,
-            rule=decision.rule,
-        )
+        s.audit("topic-labelled", **labelled(row, decision))
+
+
+def new_label(policy: Conn, decision: Decision, now_ms: int) -> TopicLabel:
+    """What a first publish by this decision stores."""
+    return TopicLabel(decision.topic, decision.label or "", policy.who.client, now_ms)
+
+
+def labelled(row: TopicLabel, decision: Decision) -> dict[str, Any]:
+    """What `topic-labelled` says of it."""
+    return {"client": row.client, "topic": row.topic, "label": row.label, "rule": decision.rule}
 
 
 class Inbound:

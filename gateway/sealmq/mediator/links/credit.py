@@ -174,9 +174,9 @@ class Credit:
 
 
 class Lines:
-    """The lines of one live link, of which each brings marks. One has come when each has brought
-    it: so has all that was published before it then. `first` is waited for from the beginning, any
-    other line from the first mark on that it brings.
+    """The lines of one live link, of which each brings marks. A mark has come once every line has
+    brought it; by then everything published before the mark has come too. `first` is waited for
+    from the beginning, any other line from the first mark on that it brings.
     """
 
     def __init__(self, credit: Credit, first: object) -> None:

@@ -49,7 +49,7 @@ SUSPECTS = 1024
 # Filters of one client that are tried at a time.
 TRIED_AT_ONCE = 4
 
-# How often a line is asked whether it is empty.
+# How often a line is asked whether it is empty while nothing comes that is retained.
 ASKED = 15
 # The packet id of the question whether a line is empty: those of SUBSCRIBE begin with 1.
 _EMPTY_ID = 65_535
@@ -86,26 +86,37 @@ class _Line:
         self._twos = QoS2Receiver()
         # What comes back when nothing is before it any more.
         self._empty = "", asyncio.Event()
+        # Copies that have come of what is retained.
+        self._retained = 0
 
-    async def empty(self, topic: str) -> None:
-        """Returns once all that the broker had for this line has come. Raises BrokerAway.
+    async def empty(self, topic: str) -> bool:
+        """Returns once all that the broker had for this line has come, or False at once, if the
+        broker does not let that be asked. Raises BrokerAway.
 
         What is retained for a filter may fill the broker's queue for it: what is published until
         there is room is dropped, and so is this question, which is asked again then.
         """
         self._empty = topic, asyncio.Event()
-        if self.link.up:
-            await self.asking.subscribe([(topic, 1)])
-        for _ in range(ASKED):
-            if not self.link.up:
-                break
+        self._there()
+        [code] = await self.asking.subscribe([(topic, 1)])
+        if code != 1:
+            self.asking.unsubscribe([topic])
+            return False
+        in_vain = came = 0
+        while in_vain < ASKED:
+            self._there()
             self.link.send(build.publish(topic, b"?", 1, packet_id=_EMPTY_ID))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(QUIET_S):
                     await self._empty[1].wait()
                 self.asking.unsubscribe([topic])
-                return
+                return True
+            in_vain, came = in_vain + 1 if self._retained == came else 0, self._retained
         raise BrokerAway("what is retained for a filter does not pass")
+
+    def _there(self) -> None:
+        if not self.link.up:
+            raise BrokerAway("the line was lost")
 
     def close(self) -> None:
         self.link.close()
@@ -120,6 +131,7 @@ class _Line:
 
     def _came(self, packet: Packet) -> None:
         if type(packet) is Publish:
+            self._retained += packet.retain
             if not packet.qos:
                 self._deliver(packet)
             elif packet.qos == 1:
@@ -192,7 +204,9 @@ class LiveLink(ReconnectingLink):
         self._queue: list[tuple[str, _Held | None]] = []
         self._suspects: dict[str, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._tried = self._opened = 0
+        self._opened = 0
+        # Of clients whose filters are tried: how many since it began, and how many just now.
+        self._tried: dict[Hashable, tuple[int, int]] = {}
         # Which of the lines have brought which marks.
         self._lines: Lines | None = None
 
@@ -283,8 +297,9 @@ class LiveLink(ReconnectingLink):
 
     # Whether more is retained for it than may come over the line that all share.
     async def _much(self, filt: str, whose: Hashable, snapshots: Snapshots) -> bool:
-        self._tried += 1
-        snapshot = snapshots.of((whose, self._tried % TRIED_AT_ONCE), filt)
+        number, now = self._tried.get(whose, (0, 0))
+        self._tried[whose] = number + 1, now + 1
+        snapshot = snapshots.of((whose, number % TRIED_AT_ONCE), filt)
         count = size = 0
         more = True
         try:
@@ -298,9 +313,13 @@ class LiveLink(ReconnectingLink):
             return True
         finally:
             snapshot.close()
+            number, now = self._tried.pop(whose)
+            if now > 1:
+                self._tried[whose] = number, now - 1
         return False
 
-    # Whether its client's filters may have one line more. One that nobody holds makes place.
+    # Whether its client's filters may have one line more. At the limit, a line that nobody holds is
+    # closed to make room.
     def _may_open(self, whose: Hashable) -> bool:
         mine = [f for f, h in self._filters.items() if h.line is not None and h.whose == whose]
         if len(mine) < LINES:
@@ -327,8 +346,7 @@ class LiveLink(ReconnectingLink):
         try:
             await line.link.open(self._address, name)
             [code] = await line.asking.subscribe([(filt, self._address.qos)])
-            if self._credit is not None and code != _REFUSED:
-                await line.empty(f"@{name}")
+            if self._credit is not None and code != _REFUSED and await line.empty(f"@{name}"):
                 await line.asking.subscribe([(self._credit.topic, 1)])
         except BrokerAway:
             self._end_line(line)

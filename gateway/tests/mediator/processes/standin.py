@@ -14,6 +14,7 @@ from sealmq.families.records import FamilyRecord, Record, TopicLabel
 from sealmq.mediator.shared import Begin, Shared
 from sealmq.mediator.worker import main
 from sealmq.site.config import Config
+from sealmq.site.errors import SiteError
 
 
 class StandIn:
@@ -68,6 +69,7 @@ class StandIn:
         self.heard.append("reopened")
 
     async def reload(self, config: Config) -> None:
+        take(self.begin.number, config)
         time.sleep(self.slow_s)  # noqa: ASYNC251 (as a large configuration holds the loop)
         self.heard.append(f"enforce {config.policy.enforce}")
 
@@ -187,7 +189,14 @@ class Line(asyncio.Protocol):
         self._transport.write(text.encode() + b"\n")
 
 
+def take(number: int, config: Config) -> None:
+    """As a family of one worker that takes nothing but what is enforced."""
+    if os.environ.get("STANDIN_REFUSES") == str(number) and not config.policy.enforce:
+        raise SiteError("a policy family does not take it")
+
+
 async def build(begin: Begin, shared: Shared) -> StandIn:
+    take(begin.number, begin.config)
     if os.environ.get("STANDIN_FAILS") == str(begin.number):
         raise ValueError("it cannot begin")
     return StandIn(begin, shared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -593,10 +594,64 @@ def test_new_keys_and_policy_are_confirmed_when_all_workers_go_by_them(layout: L
     run(story())
 
 
+def test_a_file_that_one_worker_refuses_counts_nowhere_and_is_not_tried_again_by_itself(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that begins anew goes by what is in force, and so do attributes."""
+    monkeypatch.setenv("STANDIN_REFUSES", "1")
+    file = layout.root / "contract.toml"
+    file.write_text('[bob]\nvalue = "signed"\nuntil = 2099-01-01T00:00:00Z\n')
+    table = f'[attributes.contract]\nsource = "file"\npath = "{file}"\n'
+    plain = layout.config.read_text()
+    layout.config.write_text(plain + table)
+
+    async def story() -> None:
+        async with scene(layout) as it:
+            sources, kg = it.owner.sources, it.kg
+            await sources.take(it.owner.config.attributes)
+            kg.text = plain + "[policy]\nenforce = false\n"
+            it.owner.kg = kg  # type: ignore[assignment]
+            running = asyncio.create_task(it.owner.run())
+
+            def refused() -> int:
+                return [event for event, _ in it.audit.records].count("config-refused")
+
+            try:
+                await until(lambda: refused() == 1)
+                first = await it.client(2)
+                assert "enforce False" in await first.ask("heard")
+                await until_heard(first, "enforce True")
+                [row] = sources.rows
+                assert row.value == "signed"
+                os.kill(it.pool.workers[1].pid, signal.SIGKILL)
+                await until(lambda: it.pool.workers[1].away is not None)
+                await until(lambda: it.pool.workers[1].away is None)
+                assert await (await it.client(3)).ask("begun") == "3 True"
+                it.keys.snapshot["kseq"] = 4
+                kg.changed.set()
+                await until(lambda: bool(kg.told) and kg.told[-1][0] == 4)
+                await until(lambda: not it.owner._reload.is_set())
+                assert refused() == 1
+                # A signal has it tried once more; another text is taken over.
+                it.owner.hang_up()
+                await until(lambda: refused() == 2)
+                kg.text = plain + "# mended\n"
+                it.owner.hang_up()
+                await until(lambda: kg.told[-1][1] == loads(kg.text).digest)
+                assert refused() == 2
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+                await sources.close()
+
+    run(story())
+
+
 def test_no_descriptor_stays_of_connections_that_were_handed_over(layout: Layout) -> None:
     async def story() -> None:
         async with scene(layout) as it:
             asks = await it.client(2)
+            gc.collect()  # sockets of tests before
             before = int(await asks.ask("fds")), len(os.listdir("/proc/self/fd"))
             for _ in range(50):
                 client = await it.client(4)
