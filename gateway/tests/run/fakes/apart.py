@@ -65,6 +65,8 @@ def until_ready(site: Path, up: subprocess.Popen[str]) -> dict[str, Any]:
     end = time.monotonic() + WAIT_S
     while (told := status(site))["code"] != 0 and up.poll() is None and time.monotonic() < end:
         time.sleep(0.1)
+    if up.poll() is not None:
+        sys.exit(f"`sealmq up` ended with {up.returncode}: {(site.parent / 'up.err').read_text()}")
     return told
 
 
