@@ -91,7 +91,7 @@ def _row(layout: Layout, border: Border) -> dict[str, Any]:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    from .tables import moment
+    from .tables import moment_s
 
     return [
         row["name"],
@@ -99,7 +99,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["to"],
         "yes" if row["declassify"] else "no",
         row["line"],
-        "-" if row["since"] is None else moment(row["since"] * 1000),
+        moment_s(row["since"]),
         str(row["waiting"]),
         str(sum(row["dropped"].values())),
         " ".join(row["topics"]),

@@ -23,7 +23,7 @@ from sealmq.site.model import Peer
 from . import in_force, settled
 from .errors import OperatorError, UsageError
 from .keygen import add_key_file, ask, key_file
-from .tables import moment, table
+from .tables import moment_s, table
 
 _EXAMPLES = """\
 examples:
@@ -350,7 +350,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["name"],
         row["fingerprint"][: len("SHA256:") + 16] + "...",
         _shown_line(row),
-        "-" if row.get("since") is None else moment(row["since"] * 1000),
+        moment_s(row["since"]),
         " ".join(row["export"]) or "-",
         " ".join(row["import"]) or "-",
         str(row["waiting"]),

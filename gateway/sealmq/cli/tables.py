@@ -31,6 +31,11 @@ def moment(at_ms: int | None) -> str:
     return "-" if at_ms is None else utc(at_ms, "%Y-%m-%d %H:%M:%SZ")
 
 
+def moment_s(at_s: int | None) -> str:
+    """The same of Unix seconds."""
+    return moment(None if at_s is None else at_s * 1000)
+
+
 def minute(at_ms: int) -> str:
     """The same, where only the minute is known."""
     return utc(at_ms, "%Y-%m-%d %H:%MZ")

@@ -187,9 +187,8 @@ def _declassifies(border: Border) -> Result:
 def _line_to(layout: Layout, peer: str) -> Result:
     found = told.line(layout, peer)
     line, since = str(found["line"]), found["since"]
-    up = line.partition(";")[0] == "up"
     at = "" if since is None else f", since {stamp(since)[:19]}Z"
-    return Result(f"the line to {peer}", True if up else None, f"{line}{at}")
+    return Result(f"the line to {peer}", True if ready.is_up(line) else None, f"{line}{at}")
 
 
 async def _fresh(inside: AtMediator, name: str, work: Try) -> Result:

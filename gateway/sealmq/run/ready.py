@@ -147,6 +147,11 @@ def forget(layout: Layout, role: str) -> None:
             left.unlink()
 
 
+def is_up(line: str) -> bool:
+    """Whether a line's state is that it is up, whatever is said besides."""
+    return line.partition(";")[0] == "up"
+
+
 def since_s(row: Mapping[str, Any]) -> int | None:
     """Unix time of what a row says by the monotonic clock, which is one for all processes and which
     nobody sets; None: it says none.

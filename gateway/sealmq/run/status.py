@@ -249,7 +249,7 @@ def _shown(text: object) -> str:
 def _line(row: Mapping[str, Any]) -> str:
     """A line's state, and of one that is down since when."""
     line, since = _shown(row.get("line")), ready.since_s(row)
-    if since is None or line.partition(";")[0] == "up":
+    if since is None or ready.is_up(line):
         return line
     return f"{line} (not up since {stamp(since)[:19]}Z)"
 
