@@ -70,6 +70,10 @@ class Peer:
         # Used by `sync`.
         self.keeper: Keeper | None = None
 
+    def __repr__(self) -> str:
+        """As a test that fails shows it: what it was told last, and of what it was refused."""
+        return f"<{self.client_id}: {self.told[-4:]} {self.notices[-2:]}>"
+
     # --- what plain and sealed peers do differently ---
 
     def connect_packet(self, clean: bool, keepalive: int, will: Will | None) -> bytes:

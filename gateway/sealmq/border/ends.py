@@ -5,6 +5,7 @@ what it has opened; the other seals an m1, which is sent until the broker has it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from sealmq.bridge.passing import Passing
@@ -13,6 +14,7 @@ from sealmq.client.cipher import make
 from sealmq.client.foreign import Reader
 from sealmq.client.opener import Plan
 from sealmq.client.seal import seal_inner
+from sealmq.client.state import BootFile
 from sealmq.client.values import Message
 from sealmq_spec.reader import Message as Opened
 
@@ -91,9 +93,11 @@ class Publishing(Passing):
     """Seals what it publishes by itself, before it is published."""
 
     @classmethod
-    def at(cls, enrolment: Mapping[str, Any], address: tuple[str, int]) -> Publishing:
-        """Not connected yet. address: the site's own mediator's."""
-        return cast(Publishing, cls.of(enrolment, address, Options(), None))
+    def at(cls, enrolment: Mapping[str, Any], address: tuple[str, int], boot: Path) -> Publishing:
+        """Not connected yet. address: the site's own mediator's. boot: the file of its last boot:
+        what it seals within one second before a kill and after it is in its order for readers.
+        """
+        return cast(Publishing, cls.of(enrolment, address, Options(), None, state=BootFile(boot)))
 
     def seal(self, topic: bytes, payload: bytes, kind: int, life: int, t_pub: int) -> bytes:
         """m1. ClientError: there is no boot session just now."""

@@ -3,7 +3,8 @@
 Before a message is acknowledged it lies on disk, sealed for where it goes, in one step with the
 note that it has come: after a kill it is neither lost nor made anew. It is sent again as the same
 m1, whose sender, boot session and counter readers know: so they take it once, however often it is
-sent. Its time is the one at which it was published first, and its life ends when that one's does.
+sent. Its time is the one at which it was published first, and its life ends when that one's does;
+of what is retained by several clients at most 60 s later.
 
 An event is on disk before its message leaves: with topic, labels, sender and digest, and never a
 word of what was inside. After a kill there may be two for one message, with one digest.
@@ -19,14 +20,18 @@ from sealmq.bridge.passing import head
 from sealmq.client.values import How
 from sealmq.client.values import Message as Delivered
 from sealmq.site.model import Border
-from sealmq_spec.const import CLEAR, LIVE
+from sealmq_spec.const import CLEAR, LIVE, WINDOW_S
 from sealmq_spec.errors import Malformed, SealError
+from sealmq_spec.newest import Newest
 from sealmq_spec.origin import message_id
 from sealmq_spec.topics import check_topic
 from sealmq_spec.window import NEW, OLD
 
 from .ends import Plain
 from .spool import Message, Spool, Waiting
+
+# Topics of which the time of what was retained last is known.
+_PLACES = 10_000
 
 Seal = Callable[[bytes, bytes, int, int, int], bytes]
 """Publishing.seal."""
@@ -49,6 +54,7 @@ class Passage:
         self._border, self._spool, self._seal, self._audit = border, spool, seal, audit
         self._senders = senders
         self._peer = border.label_in.partition("@")[2]
+        self._newest = Newest(_PLACES)
         self.crossed, self.dropped = 0, Counter[str]()
 
     def take(self, message: Delivered, label: int) -> bool:
@@ -79,10 +85,19 @@ class Passage:
                 self.drop(topic, "late: 64 of its sender came before it", digest)
             return False
         sender = self._senders.get(said.sender, "") if not self._peer else ""
-        m1 = self._seal(raw, bytes(plain), said.kind, said.life, said.t_pub)
+        since = said.t_pub if said.kind == LIVE else self._after(raw, said.t_pub)
+        m1 = self._seal(raw, bytes(plain), said.kind, said.life, since)
         one = Message(place, said.kind != LIVE, sender or f"#{said.sender}", digest, m1)
         self._spool.put(one, said.origin, said.ctr)
+        if one.retain:
+            self._newest.mark((raw, 0), (since, 0, 0))
         return True
+
+    # Clients' clocks differ. Of what several of them retain on a topic, or clear there, this border
+    # is the one sender: readers take its newest by its time, and the broker has its last.
+    def _after(self, place: bytes, t_pub: int) -> int:
+        newest = self._newest.of.get((place, 0), (0, 0, 0))[0]
+        return newest if t_pub < newest <= t_pub + WINDOW_S else t_pub
 
     def waiting(self, most: int) -> list[Waiting]:
         """The oldest that wait. What the border no longer passes is dropped, and the others have an

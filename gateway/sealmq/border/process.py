@@ -65,12 +65,14 @@ class Crossing:
         self._audit, self._since = audit, since
         self._border = loads(across.text).borders[name]
         address, reads = mediator_at(layout), across.reads["enrolment"]
-        self._publishing = Publishing.at(across.publishes["enrolment"], address)
+        state = layout.state_of("border")
+        boot = state / f"{name}.boot"
+        self._publishing = Publishing.at(across.publishes["enrolment"], address, boot)
         self._keeps = Options(client_id="border", clean=False)
         self._reads = reads, address
         self._reading = Reading.of(*self._reads, self._keeps, self._take)
         # What fails before leaves no file open; `run` closes it.
-        self._spool = Spool(layout.state_of("border") / f"{name}.db", self._lost)
+        self._spool = Spool(state / f"{name}.db", self._lost)
         self._passage = Passage(
             self._border, across.senders, self._spool, self._publishing.seal, audit.write
         )

@@ -15,6 +15,7 @@ from sealmq.client import Client, Options
 from sealmq.client.cipher import make
 from sealmq.client.opener import Opener, Plan
 from sealmq.client.operations import Draft
+from sealmq.client.state import State
 from sealmq.client.values import Message, News
 from sealmq_spec.const import LIVE, WILL
 from sealmq_spec.envelope import CTR1, get_m1
@@ -97,11 +98,12 @@ class Passing(Client):
         options: Options,
         take: Callable[[Passing, list[Message]], None] | None,
         on_news: Callable[[News], None] | None = None,
+        state: State | None = None,
     ) -> Passing:
         """Not connected yet. address: the site's own mediator's."""
         host, port = address
         made: Passing = cls.from_enrolment(  # type: ignore[assignment]
-            enrolment, host=host, port=port, options=options, on_news=on_news
+            enrolment, state, host=host, port=port, options=options, on_news=on_news
         )
         made.take = take
         return made

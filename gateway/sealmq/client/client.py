@@ -95,7 +95,7 @@ class Client:
     def from_enrolment(
         cls,
         enrolment: str | os.PathLike[str] | Mapping[str, Any],
-        state: str | os.PathLike[str] | None = None,
+        state: str | os.PathLike[str] | State | None = None,
         *,
         host: str | None = None,
         port: int | None = None,

@@ -6,23 +6,21 @@ stays provisioned. Who may borrow is for the key generator to say.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from sealmq.kglink import KgClient, KgDenied, KgError, KgForbidden, KgUnavailable, KgUnknown
 from sealmq.run import ready
-from sealmq.site.layout import Layout, write_atomically
+from sealmq.site.layout import Layout
 from sealmq.site.values import ANYWHERE
-from sealmq_spec.const import U24
 from sealmq_spec.errors import Denied
 from sealmq_spec.identity import Identity
 
 from .client import Client, address
 from .door import Renew
 from .errors import ClientError
+from .state import BootFile
 from .values import News, Notice, Options
 
 
@@ -64,7 +62,7 @@ class Lent(NamedTuple):
     identity: Identity
     host: str
     port: int
-    boot: LentBoot
+    boot: BootFile
     again: Renew
 
 
@@ -78,7 +76,8 @@ async def borrowed(site: str | os.PathLike[str], name: str) -> Lent:
     async def again() -> Identity:
         return (await _lend(layout, name, shown))[0]
 
-    boot = LentBoot(layout.run / f"lent-{identity.client}")
+    # The next tool that it is lent to need not be told its boot.
+    boot = BootFile(layout.run / f"lent-{identity.client}")
     return Lent(identity, host, port, boot, again)
 
 
@@ -101,31 +100,6 @@ async def _lend(layout: Layout, name: str, shown: str) -> tuple[Identity, dict[s
     if not identity.load(dump):
         raise GatewayDown("the key generator lent what is no identity", hint)
     return identity, enrolment
-
-
-class LentBoot:
-    """The last boot with which an identity was lent, so that the next tool need not be told.
-
-    Only a number, in SITE/run; where it is missing or too low the mediator says "behind".
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def open(self, identity: Identity) -> tuple[int, bytes]:
-        """(the last boot, nothing); the roots are the lent ones."""
-        with contextlib.suppress(OSError, ValueError):
-            with self._path.open("rb") as file:
-                return min(max(int(file.read(16)), 0), U24 - 1), b""
-        return 0, b""
-
-    def save(self, identity: Identity, boot: int, kg_nonce: bytes) -> None:
-        """Remember boot, and nothing of the identity."""
-        with contextlib.suppress(OSError):
-            write_atomically(self._path, b"%d\n" % boot, 0o644)
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 class LendRefused(Denied):

@@ -6,6 +6,7 @@ process at a time. Losing it is safe: the client provisions again and is told it
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -129,3 +130,27 @@ class StateFile:
         # A blob that does not verify is no harm: the client provisions again.
         identity.load(blob)
         return boot, bytes.fromhex(d["kg_nonce"])
+
+
+class BootFile:
+    """The last boot alone, at `path`, and nothing secret: for a client that is given its roots at
+    each start. So its messages of one second are in their order over a restart (SPEC.md 6.2, step
+    7). Where the file cannot be written, or is lost, it begins from 1; no nonce depends on that.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def open(self, identity: Identity) -> tuple[int, bytes]:
+        """(the last boot, nothing); 0 without a file that says one."""
+        with contextlib.suppress(OSError, ValueError), self.path.open("rb") as file:
+            return min(max(int(file.read(16)), 0), U24 - 1), b""
+        return 0, b""
+
+    def save(self, identity: Identity, boot: int, kg_nonce: bytes) -> None:
+        """Remember boot, and nothing of the identity."""
+        with contextlib.suppress(OSError):
+            write_atomically(self.path, b"%d\n" % boot, 0o644)
+
+    def close(self) -> None:
+        """Nothing is held."""

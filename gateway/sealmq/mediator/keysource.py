@@ -105,8 +105,6 @@ class KeySource:
         """The newest one, as Keyring takes it."""
         self._greeted: KgClient | None = None
         self._reserve: list[int] = []
-        # Called before each snapshot is asked for: later changes may not be in it.
-        self.before_fetch: Callable[[], None] = lambda: None
 
     def ring(self, inst: int) -> Keyring:
         """The newest snapshot under an instance number. Raises SnapshotError."""
@@ -137,7 +135,6 @@ class KeySource:
         copy. Raises SnapshotError.
         """
         await self._greet(kg)
-        self.before_fetch()
         snapshot = await kg.snapshot()
         Keyring(self.site, 1, snapshot)  # a bad one is not kept
         self.snapshot = snapshot

@@ -127,12 +127,14 @@ class KgRequests:
         """The key generator's answer to a request from that source. While it is away, this waits
         for it, for PROVISION_S at most. Raises KgError.
         """
+        why = "the key generator is away"
         try:
             async with asyncio.timeout(PROVISION_S):
                 answer = await self._ask(packet, source)
+                why = "keys and sealmq.toml that its answer is made for are not in force here yet"
                 await self._catch_up(answer)
         except TimeoutError:
-            raise KgUnavailable("the key generator is away") from None
+            raise KgUnavailable(why) from None
         return answer
 
     async def _ask(self, packet: bytes, source: Source) -> Answer:
@@ -160,14 +162,19 @@ class KgRequests:
         if not call.cancelled():
             call.exception()  # seen, though the asker may be gone
 
-    # A client that used an epoch of which this mediator does not know yet would be refused.
+    # A client of which this mediator does not know yet, or that used an epoch of which it does not,
+    # would be refused.
     async def _catch_up(self, answer: Answer) -> None:
-        while True:
-            news, ring = self._news, self._site.ring
-            client = ring.clients.get(answer.client)
-            label = ring.labels.get(client.label) if client is not None else None
-            if client is None or label is None:
-                return
-            if client.epochs.get(answer.gen, 0) <= label.epoch:
-                return
-            await news.wait()
+        while answer.gen and not self._knows(answer):
+            await self._news.wait()
+
+    def _knows(self, answer: Answer) -> bool:
+        ring, known = self._site.ring, self._site.config.clients
+        client = ring.clients.get(answer.client)
+        if client is None or client.disabled or answer.gen not in client.links:
+            return ring.kseq >= answer.kseq  # then it is no more
+        label = ring.labels.get(client.label)
+        if label is None or client.epochs.get(answer.gen, 0) > label.epoch:
+            return ring.kseq >= answer.kseq
+        # What a new sealmq.toml says counts a moment after the keys that were made for it.
+        return client.name in known and not known[client.name].disabled

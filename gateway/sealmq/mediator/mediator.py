@@ -530,6 +530,7 @@ class Mediator:
     def _config_taken(self, config: Config) -> None:
         self.site.retained_bytes.most = config.limits.retained_mib << 20
         self.journal.most = self._begin.journal_most(config)
+        self.kg_requests.news()
 
     def take_ring(self, ring: Keyring) -> None:
         """New keys: sessions learn of new epochs, those of disabled clients end."""

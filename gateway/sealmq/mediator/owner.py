@@ -79,11 +79,10 @@ class Owner:
         # Set when keys or policy may differ from what the key generator was told last.
         self._news = asyncio.Event()
         self._news.set()
-        # Link slots that came with answers since the last snapshot was asked for.
-        self._fresh: dict[int, list[dict[str, Any]]] = {}
+        # The newest answer to each client that the newest snapshot may not hold.
+        self._fresh: dict[int, Answer] = {}
         self._rounds = Rounds(self._others)
         self.counted = Counted(store)
-        keys.before_fetch = self._fresh.clear
         self._bound(config)
 
     async def put_back(self) -> None:
@@ -114,15 +113,17 @@ class Owner:
     @property
     def fresh(self) -> Fresh:
         """Link slots that the newest snapshot may not hold."""
-        return list(self._fresh.items())
+        return [(client, answer.links) for client, answer in self._fresh.items()]
 
     # --- keys and configuration ---
 
     async def _watch_keys(self) -> None:
         async for risen in self.keys.watch(self.kg, self._set_kg):
             if risen:
-                fresh = self.fresh
                 kseq, policy = int(self.keys.snapshot["kseq"]), self.keys.snapshot.get("policy")
+                newer = {n: answer for n, answer in self._fresh.items() if answer.kseq > kseq}
+                self._fresh = newer
+                fresh = self.fresh
                 await self._all(worker.ring(self.keys, fresh) for worker in self.workers)
                 self._kseq, self._policy = kseq, policy
                 self._news.set()
@@ -228,8 +229,9 @@ class Owner:
     async def answer(self, request: bytes) -> Answer:
         """As SharedKg.answer."""
         answer = await self._there().answer(request)
-        self._fresh[answer.client] = answer.links
-        await self._all(worker.links(answer.client, answer.links) for worker in self.workers)
+        if answer.kseq > int(self.keys.snapshot["kseq"]):
+            self._fresh[answer.client] = answer
+            await self._all(worker.links(answer.client, answer.links) for worker in self.workers)
         return answer
 
     async def time(self, client: int, nonce: bytes, suite: int) -> bytes:

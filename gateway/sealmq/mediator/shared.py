@@ -118,8 +118,8 @@ class SharedKg(Protocol):
         """Whether it is away."""
 
     async def answer(self, packet: bytes) -> Answer:
-        """To a provisioning request; the link slots that it brings are known to all workers when
-        this returns. Raises KgError.
+        """To a provisioning request; all workers know the link slots that it brings when this
+        returns, unless they have keys, or will at once, that are as new. Raises KgError.
         """
 
     async def time(self, client: int, nonce: bytes, suite: int) -> bytes:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from client_peer import Peer
 from mediator_world import NOW_MS, PANEL, SENSOR, World
 from sealmq.aead import make
 from sealmq.border import process
-from sealmq.border.ends import Plain
+from sealmq.border.ends import Plain, Publishing
 from sealmq.border.passage import Passage
 from sealmq.border.process import Crossing
 from sealmq.border.spool import Message, Spool
@@ -39,6 +40,7 @@ from sealmq.site.check import parse
 from sealmq.site.layout import Layout
 from sealmq.site.model import Border
 from sealmq_spec.const import CLEAR, LIVE, RETAINED, WILL
+from sealmq_spec.envelope import get_m1
 from sealmq_spec.errors import Malformed, Replay, SealError, Stale, Unauthentic
 from sealmq_spec.identity import Identity
 from sealmq_spec.origin import message_id
@@ -274,11 +276,13 @@ IMPORT = Border("inlet", "orders@south", "machine", ("@south/#",), True)
 LABEL, OUT = 7, 6
 
 
-def incoming(ctr: int = 3, sender: int = 5, kind: int = LIVE, untimed: bool = False) -> bytes:
+def incoming(
+    ctr: int = 3, sender: int = 5, kind: int = LIVE, untimed: bool = False, t_pub: int = NOW
+) -> bytes:
     low = kind | (8 if untimed else 0)
     made = bytes((0x11, 16 + low)) + (7).to_bytes(3, "big") + sender.to_bytes(3, "big")
     made += (9).to_bytes(3, "big") + b"saltsalt" + ctr.to_bytes(3, "big")
-    return made + (0 if untimed else NOW).to_bytes(4, "big") + b"\5" + bytes(20)
+    return made + (0 if untimed else t_pub).to_bytes(4, "big") + b"\5" + bytes(20)
 
 
 def delivered(topic: str = "mill/1", text: bytes = b"21.5", label: int = LABEL, **more: Any) -> Any:
@@ -354,6 +358,36 @@ def test_a_clear_passes_once_with_the_time_and_life_of_the_first_one_and_is_told
         "a clear has nothing inside",
         "late",
     ]
+
+
+def test_what_is_retained_last_is_the_newest_also_where_clients_clocks_differ(run: Run) -> None:
+    """A readers' newest of a sender is the one with the newest time; a border is one sender."""
+    run.take(
+        delivered("state", b"on", kind=RETAINED),
+        delivered("state", b"", sender=6, kind=CLEAR, t_pub=NOW - 60),
+        delivered("state", b"old", sender=7, kind=RETAINED, t_pub=NOW - 61),
+        delivered("mill/1", b"other", sender=7, ctr=4, kind=RETAINED, t_pub=NOW - 2),
+        delivered("state", b"live", sender=7, ctr=5, t_pub=NOW - 2),
+    )
+    assert [row[4] for row in run.sealed] == [NOW, NOW, NOW - 61, NOW - 2, NOW - 2]
+
+
+def test_a_border_that_is_killed_goes_on_in_its_order(tmp_path: Path) -> None:
+    """What it sealed in the same second before, and sends again, is older: by boot and counter."""
+
+    async def sealed(peer: Peer) -> bytes:
+        client = Publishing.at(peer.enrolment(), ("127.0.0.1", peer.port), tmp_path / "a.boot")
+        async with client:
+            return client.seal(b"border/a/t", b"x", RETAINED, 5, NOW)
+
+    async def story() -> list[int]:
+        async with Peer() as peer:
+            found = [await sealed(peer) for _ in range(3)]
+            assert not peer.errors
+            return [get_m1(m1, 0, len(m1))[5] for m1 in found]
+
+    assert asyncio.run(story()) == [1, 2, 3]
+    assert (tmp_path / "a.boot").read_text() == "3\n"
 
 
 def test_what_has_been_cleared_is_not_retained_again_after_a_kill(

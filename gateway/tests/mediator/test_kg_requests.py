@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,7 @@ class Kg:
 
     async def answer(self, packet: bytes) -> Any:
         linked(self._scene.site.ring)
-        return SimpleNamespace(client=PANEL, gen=2, packet=b"")
+        return SimpleNamespace(client=PANEL, gen=2, packet=b"", kseq=6)
 
 
 class Told:
@@ -75,6 +76,45 @@ def test_an_answer_waits_until_its_epoch_is_known_here(monkeypatch: pytest.Monke
         scene.site.ring = linked(rekeyed(scene.world, 2))
         ask.news()
         assert (await waiting).gen == 2
+
+    asyncio.run(story())
+
+
+def test_an_answer_waits_until_its_client_is_known_here() -> None:
+    """One that was added a moment ago: its keys come first, and then its table in sealmq.toml."""
+    scene = Scene()
+    audit: Any = Told()
+    ask, rows = KgRequests(scene.site, audit), scene.world.snapshot()
+    older, gone = rows | {"clients": []}, rows | {"clients": [], "kseq": 6}
+    config = scene.site.config
+
+    def keys(snapshot: dict[str, Any]) -> None:
+        scene.site.ring = Keyring(scene.world.site, 9, snapshot)
+        ask.news()
+
+    class Added(Kg):
+        async def answer(self, packet: bytes) -> Any:
+            return SimpleNamespace(client=PANEL, gen=1, packet=b"", kseq=6)
+
+    async def story() -> None:
+        kg: Any = Added(scene)
+        ask.take_kg(kg)
+        keys(older)
+        scene.site.config = replace(config, clients={})
+        waiting = asyncio.ensure_future(ask.provision(b"", "here"))
+        for known in (older, rows):
+            keys(known)
+            await asyncio.sleep(0.01)
+            assert not waiting.done()
+        scene.site.config = config
+        ask.news()
+        assert (await waiting).gen == 1
+        keys(older)
+        waiting = asyncio.ensure_future(ask.provision(b"", "here"))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        keys(gone)
+        assert (await waiting).gen == 1, "it has been removed meanwhile"
 
     asyncio.run(story())
 

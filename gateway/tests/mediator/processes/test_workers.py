@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import os
 import signal
 import socket
@@ -13,12 +14,13 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import sealmq_forks
 from sealmq import garbage
+from sealmq.kglink import Answer
 from sealmq.mediator import worker as worker_module
 from sealmq.mediator import workers as workers_module
 from sealmq.mediator.acceptor import Acceptor
@@ -47,7 +49,6 @@ class Keys:
 
     def __init__(self) -> None:
         self.site, self.snapshot = b"\x01\x02\x03\x04", dict(SNAPSHOT)
-        self.before_fetch = lambda: None
         self._inst = 100
 
     async def draw(self) -> int:
@@ -236,6 +237,48 @@ def test_what_comes_while_a_worker_begins_is_done_in_its_order(
         end._peer.close()
         for sock in (ours, hand, theirs):
             sock.close()
+
+    run(story())
+
+
+def test_link_slots_are_kept_until_keys_are_there_that_have_them(layout: Layout) -> None:
+    """A fetch may fail, or bring what the key generator had before."""
+    kseq = itertools.count(3)
+    told: list[Any] = []
+    rings: list[Any] = []
+
+    class Asked(Kg):
+        async def answer(self, packet: bytes) -> Answer:
+            return Answer(packet, 5, next(kseq), 1, [{"gen": 1}])
+
+    class Fetching(Keys):
+        async def watch(self, kg: Any, connected: Any) -> AsyncIterator[bool]:
+            for self.snapshot["kseq"] in (3, 4):
+                yield True
+
+    class One:
+        index = 0
+
+        async def links(self, client: int, links: list[Any]) -> None:
+            told.append((client, links))
+
+        async def ring(self, keys: Any, fresh: Any) -> None:
+            rings.append((keys.snapshot["kseq"], fresh))
+
+    async def story() -> None:
+        keys, audit = cast(Any, Fetching()), cast(Any, Heard())
+        config = load(layout.config)
+        with contextlib.closing(Store.open(layout.mediator_db)) as store:
+            owner = Owner(layout, config, store, keys, audit)
+            owner.kg = cast(Any, Asked(config.text))
+            owner.workers = [cast(Any, One())]
+            assert (await owner.answer(b"")).kseq == 3
+            assert told == owner.fresh == [], "the keys that are here have it"
+            assert (await owner.answer(b"")).kseq == 4
+            assert told == owner.fresh == [(5, [{"gen": 1}])]
+            await owner._watch_keys()
+            assert rings == [(3, told), (4, [])]
+            assert owner.fresh == []
 
     run(story())
 
