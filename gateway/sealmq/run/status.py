@@ -85,10 +85,7 @@ class Status:
 def look(layout: Layout, config: Config | None, note: str | None = None) -> Status:
     """Ask every role. config: None where sealmq.toml is wrong, which `note` tells."""
     up = ready.read_json(layout.run / "up.json") or {}
-    told = up.get("processes")
-    ours: Mapping[str, Any] = told if isinstance(told, dict) else {}
-    supervisor = _is(up)
-    found = asyncio.run(_all(layout, ours, supervisor))
+    found = asyncio.run(_all(layout, up))
     shared = up.get("shared_user") is not False
     if config is None:
         return Status(layout.root.name, tuple(found), shared, None, note)
@@ -104,11 +101,15 @@ def look(layout: Layout, config: Config | None, note: str | None = None) -> Stat
     )
 
 
-async def _all(layout: Layout, ours: Mapping[str, Any], supervisor: bool) -> list[ProcessStatus]:
-    beside = sorted(
-        role for role in ours if role.startswith(("bridge", "border-", "metrics", "mdns"))
-    )
-    roles = [*ROLES, *beside]
+async def _all(layout: Layout, up: Mapping[str, Any]) -> list[ProcessStatus]:
+    """up: what the supervisor has written down."""
+    told, names = up.get("processes"), up.get("roles")
+    ours: Mapping[str, Any] = told if isinstance(told, dict) else {}
+    # One that has not begun yet, or has ended and will be started again, is named as well.
+    known = {*ours, *map(str, names if isinstance(names, list) else [])}
+    beside = ("bridge", "border-", "metrics", "mdns")
+    roles = [*ROLES, *sorted(role for role in known if role.startswith(beside))]
+    supervisor = _is(up)
     return list(
         await asyncio.gather(*(_one(layout, role, ours.get(role), supervisor) for role in roles))
     )

@@ -124,12 +124,14 @@ class Supervisor:
         self._told.put(self._write)
 
     def _write(self) -> None:
-        """run/up.json: which processes are ours. Start times tell them from later ones of a pid."""
+        """run/up.json: which parts there are, also while one does not run, and which processes are
+        ours. Start times tell them from later ones of a pid."""
         told = {
             "pid": os.getpid(),
             "start": proc.start_of(os.getpid()),
             "shared_user": self._shared_user,
             "output": self._output,
+            "roles": [part.name for part in self._parts],
             "processes": {
                 part.name: {"pid": part.child.pid, "start": part.child.started}
                 for part in self._parts

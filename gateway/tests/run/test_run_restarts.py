@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -131,6 +133,7 @@ def test_status_believes_no_stale_file(site: Site) -> None:
     names = [f"{role}/ready.json" for role in ROLES]
     kept = {name: (run / name).read_text() for name in names}
     told = json.loads((run / "up.json").read_text())
+    assert sorted(told["roles"]) == sorted(ROLES)
     assert up.end() == 0
     for name, text in kept.items():
         (run / name).write_text(text)
@@ -144,6 +147,16 @@ def test_status_believes_no_stale_file(site: Site) -> None:
     for text in ("", "[]", "{", '{"processes": 7}', '{"processes": {"kg": {"pid": "x"}}}'):
         (run / "up.json").write_text(text)
         assert site.status()["code"] == 1
+
+
+def test_status_names_a_part_that_has_not_begun_or_has_ended(tmp_path: Path) -> None:
+    """Else a site is ready before its bridge is, and while that one waits for its next start."""
+    up = {"roles": [*ROLES, "bridge", "border-a"], "processes": {}}
+    found = asyncio.run(status._all(Layout.of(tmp_path), up))
+    assert [(row.role, row.ready, row.note) for row in found[len(ROLES) :]] == [
+        ("border-a", False, "not running"),
+        ("bridge", False, "not running"),
+    ]
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -61,12 +61,12 @@ def status(site: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout)) | {"code": done.returncode}
 
 
-def until_ready(site: Path, up: subprocess.Popen[str]) -> dict[str, Any]:
+def until_ready(site: Path, up: subprocess.Popen[str], said: Path) -> dict[str, Any]:
     end = time.monotonic() + WAIT_S
     while (told := status(site))["code"] != 0 and up.poll() is None and time.monotonic() < end:
         time.sleep(0.1)
     if up.poll() is not None:
-        sys.exit(f"`sealmq up` ended with {up.returncode}: {(site.parent / 'up.err').read_text()}")
+        sys.exit(f"`sealmq up` ended with {up.returncode}: {said.read_text()}")
     return told
 
 
@@ -141,7 +141,7 @@ def with_mosquitto(site: Path, command: list[str], folder: Path) -> dict[str, An
             [*command, "--broker", "mosquitto"], stderr=err, stdout=err, text=True
         )
     try:
-        told = until_ready(site, up)
+        told = until_ready(site, up, folder / "up.err")
         told |= {"socket": reached(site, told)}
     finally:
         up.send_signal(signal.SIGTERM)
@@ -173,7 +173,7 @@ def main() -> int:
         command = [*as_the_unit_has_it(), *CLI, "up", str(site)]
         up = subprocess.Popen(command, stderr=err, stdout=err, text=True)
     try:
-        told["status"] = until_ready(site, up)
+        told["status"] = until_ready(site, up, folder / "up.err")
         told["powers"] = powers(up.pid)
         pids = {row["role"]: row["pid"] for row in told["status"]["processes"]}
         if told["status"]["code"] == 0:
@@ -183,7 +183,7 @@ def main() -> int:
                 for role in ("mediator", "broker", "kg")  # it does remove its socket
             }
             os.kill(pids["kg"], signal.SIGKILL)
-            told["restarted"] = until_ready(site, up)
+            told["restarted"] = until_ready(site, up, folder / "up.err")
     finally:
         up.send_signal(signal.SIGTERM)
         told["code"] = up.wait(WAIT_S)

@@ -75,7 +75,7 @@ def main() -> int:
         command = [*as_the_unit_has_it(), *CLI, "up", str(site)]
         up = subprocess.Popen(command, stderr=err, stdout=err, text=True)
     try:
-        told["status"] = until_ready(site, up)
+        told["status"] = until_ready(site, up, folder / "north.err")
         told["listed"], told["crossed"] = listed(site), crossed(site)
         state = site / "state" / "border"
         told["owners"] = sorted({found.owner() for found in (state, *state.iterdir())})

@@ -83,10 +83,11 @@ class Sites:
         path.write_text(f"{text}\n[families.trust]\n{TOKENS[name]}")
 
     def up(self, name: str) -> dict[str, Any]:
-        with open(self.folder / f"{name}.err", "a") as err:
+        said = self.folder / f"{name}.err"
+        with said.open("a") as err:
             command = [*self.command, *CLI, "up", str(self.root(name))]
             self.ups[name] = subprocess.Popen(command, stderr=err, stdout=err, text=True)
-        return until_ready(self.root(name), self.ups[name])
+        return until_ready(self.root(name), self.ups[name], said)
 
     def down(self, name: str) -> int:
         up = self.ups.pop(name)
