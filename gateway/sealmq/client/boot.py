@@ -23,6 +23,7 @@ from sealmq_spec.session import Session
 
 from .cipher import make
 from .core import Core
+from .errors import StateBusy
 from .foreign import Reader
 from .names import Names
 from .opening import take_answer
@@ -42,6 +43,9 @@ _SPARE = 4096
 # Between two boot sessions that begin for the clock alone (SPEC.md 7.4).
 _CLOCK_MS = 60_000
 _LONG_AGO = -(1 << 62)
+# How long a state file that another process has is waited for: two `sealmq pub` may overlap.
+BUSY_MS = 5_000
+_BUSY_PAUSE_S = 0.05
 
 
 class Boots:
@@ -71,10 +75,21 @@ class Boots:
         self._left = _LONG_AGO
 
     async def open(self) -> None:
-        """Lock and read the state file. StateError."""
-        if self._state is not None:
-            self._boot, self._kg_nonce = await _in_thread(self._state.open, self.identity)
-            self.reader.reset()
+        """Lock and read the state file, which another process that ends soon may have. StateError.
+        """
+        if self._state is None:
+            return
+        end = mono_ms() + BUSY_MS
+        while True:
+            try:
+                self._boot, self._kg_nonce = await _in_thread(self._state.open, self.identity)
+            except StateBusy:
+                if mono_ms() >= end:
+                    raise
+                await asyncio.sleep(_BUSY_PAUSE_S)
+            else:
+                break
+        self.reader.reset()
 
     def close(self) -> None:
         """Give the state file back."""

@@ -75,6 +75,10 @@ class StateError(ClientError):
     """The state file cannot be used."""
 
 
+class StateBusy(StateError):
+    """Another process uses the state file."""
+
+
 class Exposed(ClientError):
     """Others can read the enrolment."""
 

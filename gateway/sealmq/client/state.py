@@ -19,7 +19,7 @@ from sealmq_spec.const import U24
 from sealmq_spec.identity import Identity
 from sealmq_spec.records import Roots
 
-from .errors import StateError
+from .errors import StateBusy, StateError
 
 _VERSION = 1
 _MAX = 65536
@@ -60,7 +60,7 @@ class StateFile:
     def open(self, identity: Identity) -> tuple[int, bytes]:
         """Lock, and fill `identity`: (stored boot, last KG nonce). (0, b"") when there is no file.
 
-        StateError: another process uses it, or the file is not this client's state.
+        StateBusy: another process uses it. StateError: the file is not this client's state.
         """
         try:
             self._take_lock()
@@ -109,7 +109,7 @@ class StateFile:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
-            raise StateError(
+            raise StateBusy(
                 f"{self.path} is in use by another process",
                 "one client, one state file; several programs as one client: sealmq agent",
             ) from None

@@ -28,6 +28,7 @@ from sealmq.client import (
     TimedOut,
     Will,
     backoff,
+    boot,
 )
 from sealmq.client.backoff import draw
 from sealmq.client.client import read_enrolment
@@ -396,12 +397,38 @@ def test_a_will_goes_out_sealed_and_untimed() -> None:
     play(story)
 
 
-def test_two_processes_may_not_share_a_state_file(tmp_path: Path) -> None:
+def test_two_processes_may_not_share_a_state_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boot, "BUSY_MS", 100)
+
     async def story(peer: Peer) -> None:
         path = tmp_path / "app.state"
         async with client_of(peer, path):
             with pytest.raises(StateError, match="in use"):
                 await client_of(peer, path).connect()
+        async with client_of(peer, path):
+            pass
+
+    play(story)
+
+
+def test_a_state_file_that_another_process_gives_back_soon_is_waited_for(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        async with client_of(peer, path):
+            waits = client_of(peer, path)
+            connects = asyncio.create_task(waits.connect())
+            await asyncio.sleep(0.1)
+            assert not connects.done()
+        await connects
+        await waits.disconnect()
+        cut = client_of(peer, path)
+        async with client_of(peer, path):
+            connects = asyncio.create_task(cut.connect())
+            await asyncio.sleep(0.1)
+            connects.cancel()
+            await asyncio.gather(connects, return_exceptions=True)
         async with client_of(peer, path):
             pass
 
