@@ -22,16 +22,12 @@ from sealmq.client.values import Message as Delivered
 from sealmq.site.model import Border
 from sealmq_spec.const import CLEAR, LIVE, WINDOW_S
 from sealmq_spec.errors import Malformed, SealError
-from sealmq_spec.newest import Newest
 from sealmq_spec.origin import message_id
 from sealmq_spec.topics import check_topic
 from sealmq_spec.window import NEW, OLD
 
 from .ends import Plain
 from .spool import Message, Spool, Waiting
-
-# Topics of which the time of what was retained last is known.
-_PLACES = 10_000
 
 Seal = Callable[[bytes, bytes, int, int, int], bytes]
 """Publishing.seal."""
@@ -54,7 +50,6 @@ class Passage:
         self._border, self._spool, self._seal, self._audit = border, spool, seal, audit
         self._senders = senders
         self._peer = border.label_in.partition("@")[2]
-        self._newest = Newest(_PLACES)
         self.crossed, self.dropped = 0, Counter[str]()
 
     def take(self, message: Delivered, label: int) -> bool:
@@ -85,18 +80,16 @@ class Passage:
                 self.drop(topic, "late: 64 of its sender came before it", digest)
             return False
         sender = self._senders.get(said.sender, "") if not self._peer else ""
-        since = said.t_pub if said.kind == LIVE else self._after(raw, said.t_pub)
+        since = said.t_pub if said.kind == LIVE else self._after(place, said.t_pub)
         m1 = self._seal(raw, bytes(plain), said.kind, said.life, since)
         one = Message(place, said.kind != LIVE, sender or f"#{said.sender}", digest, m1)
-        self._spool.put(one, said.origin, said.ctr)
-        if one.retain:
-            self._newest.mark((raw, 0), (since, 0, 0))
+        self._spool.put(one, said.origin, said.ctr, since)
         return True
 
     # Clients' clocks differ. Of what several of them retain on a topic, or clear there, this border
     # is the one sender: readers take its newest by its time, and the broker has its last.
-    def _after(self, place: bytes, t_pub: int) -> int:
-        newest = self._newest.of.get((place, 0), (0, 0, 0))[0]
+    def _after(self, place: str, t_pub: int) -> int:
+        newest = self._spool.newest(place)
         return newest if t_pub < newest <= t_pub + WINDOW_S else t_pub
 
     def waiting(self, most: int) -> list[Waiting]:

@@ -3,7 +3,8 @@
 A message lies here, sealed for where it goes, in one step with the note that it has come, before it
 is acknowledged; and goes when the broker has it. So after a kill at any moment none is lost, and
 none that comes again is made anew. Bounded: what is too much is the oldest, and is told to
-`dropped`. The note is a window for each boot session of a sender, 64 wide, as readers have them.
+`dropped`. The note is a window for each boot session of a sender, 64 wide, as readers have them;
+and of what is retained the time that it has for readers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from sealmq_spec.window import NEW, Window
 
 SENDERS = 20_000
 """Boot sessions whose windows are kept; the one that was used longest ago goes first."""
+PLACES = 10_000
+"""Topics of which the time of what was retained last is kept; the earliest goes first."""
 
 FORMAT = 1
 _TABLES = """
@@ -27,6 +30,8 @@ CREATE TABLE IF NOT EXISTS came (
     origin BLOB PRIMARY KEY, top INTEGER NOT NULL, mask BLOB NOT NULL, used INTEGER NOT NULL)
     WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS came_used ON came (used);
+CREATE TABLE IF NOT EXISTS newest (topic TEXT PRIMARY KEY, t_pub INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS newest_t_pub ON newest (t_pub);
 """
 
 
@@ -75,11 +80,18 @@ class Spool:
         window = self._window(origin)
         return NEW if window is None else window.look(ctr)
 
-    def put(self, one: Message, origin: bytes, ctr: int) -> None:
-        """A message that was NEW waits, and has come. On disk when this returns."""
+    def newest(self, topic: str) -> int:
+        """The newest time of what was put as retained there, Unix s; 0: that is not known."""
+        found = self._db.execute("SELECT t_pub FROM newest WHERE topic = ?", (topic,)).fetchone()
+        return 0 if found is None else int(found[0])
+
+    def put(self, one: Message, origin: bytes, ctr: int, t_pub: int = 0) -> None:
+        """A message that was NEW waits, and has come. t_pub: its time. On disk then."""
         with whole(self._db):
             gone = self._make_room(cost(one))
             self._note(origin, ctr)
+            if one.retain and t_pub > (newest := self.newest(one.topic)):
+                self._note_time(one.topic, t_pub, not newest)
             self._db.execute(
                 "INSERT INTO message (topic, retain, sender, digest, m1) VALUES (?, ?, ?, ?, ?)",
                 one,
@@ -133,6 +145,12 @@ class Spool:
         if known is None and self._senders() > SENDERS:
             oldest = "(SELECT origin FROM came ORDER BY used LIMIT 1)"
             self._db.execute(f"DELETE FROM came WHERE origin = {oldest}")  # noqa: S608
+
+    def _note_time(self, topic: str, t_pub: int, is_new: bool) -> None:
+        self._db.execute("INSERT OR REPLACE INTO newest VALUES (?, ?)", (topic, t_pub))
+        if is_new and self._db.execute("SELECT COUNT(*) FROM newest").fetchone()[0] > PLACES:
+            first = "(SELECT topic FROM newest ORDER BY t_pub LIMIT 1)"
+            self._db.execute(f"DELETE FROM newest WHERE topic = {first}")  # noqa: S608
 
     def _senders(self) -> int:
         return int(self._db.execute("SELECT COUNT(*) FROM came").fetchone()[0])

@@ -19,10 +19,11 @@ examples:
 
 Where sealmq.toml has a mistake, the site goes on by the policy that was taken over last, also when
 one of its processes is started again; status says so, and shows that policy.
-The exit code is 0 only when key generator, broker and mediator are all ready. Each is asked by a
-connection of its own: the broker has to answer an MQTT CONNECT, the others have to end one on which
-nothing comes, so one that was stopped or hangs is not ready. A peer's line that is down is named,
-with since when; what is this site's own serves all the same.
+The exit code is 0 only when each part is ready: key generator, broker and mediator, and what
+sealmq.toml has besides (bridge, borders, metrics, mDNS). The first three are asked by a connection
+each: the broker has to answer an MQTT CONNECT, the others have to end one on which nothing comes,
+so one that was stopped or hangs is not ready. A bridge is ready while a peer's line is down, which
+is named, with since when: what is this site's own serves all the same.
 """
 
 

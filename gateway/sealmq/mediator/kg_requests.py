@@ -163,13 +163,13 @@ class KgRequests:
             call.exception()  # seen, though the asker may be gone
 
     # A client of which this mediator does not know yet, or that used an epoch of which it does not,
-    # would be refused.
+    # would be refused; one that was relabelled would be judged by its label of before.
     async def _catch_up(self, answer: Answer) -> None:
         while answer.gen and not self._knows(answer):
             await self._news.wait()
 
     def _knows(self, answer: Answer) -> bool:
-        ring, known = self._site.ring, self._site.config.clients
+        ring = self._site.ring
         client = ring.clients.get(answer.client)
         if client is None or client.disabled or answer.gen not in client.links:
             return ring.kseq >= answer.kseq  # then it is no more
@@ -177,4 +177,5 @@ class KgRequests:
         if label is None or client.epochs.get(answer.gen, 0) > label.epoch:
             return ring.kseq >= answer.kseq
         # What a new sealmq.toml says counts a moment after the keys that were made for it.
-        return client.name in known and not known[client.name].disabled
+        known = self._site.config.clients.get(client.name)
+        return known is not None and not known.disabled and known.label == label.name

@@ -186,8 +186,9 @@ class WorkerProcess:
             return
         patience = ANSWER_S if patience is None else patience
         call = asyncio.ensure_future(self._peer.call(name, *words))
+        # Whoever waits for it may be cancelled meanwhile.
+        call.add_done_callback(_seen)
         if not self.serving:
-            call.add_done_callback(_seen)
             return
         waits = {call, self._child.exited}
         while True:
@@ -204,7 +205,6 @@ class WorkerProcess:
                 done, _ = await asyncio.wait({self._child.exited}, timeout=ANSWER_S)
             if self._child.exited not in done:
                 self.kill(f"it did not answer '{name}', or end, in {most:g} s")
-            call.add_done_callback(_seen)
             # Its sockets are closed when this is done: it serves nobody any more.
             await asyncio.wait([self._child.exited])
             return

@@ -16,6 +16,7 @@ from client_peer import Peer
 from mediator_world import NOW_MS, PANEL, SENSOR, World
 from sealmq.aead import make
 from sealmq.border import process
+from sealmq.border import spool as spool_module
 from sealmq.border.ends import Plain, Publishing
 from sealmq.border.passage import Passage
 from sealmq.border.process import Crossing
@@ -370,6 +371,30 @@ def test_what_is_retained_last_is_the_newest_also_where_clients_clocks_differ(ru
         delivered("state", b"live", sender=7, ctr=5, t_pub=NOW - 2),
     )
     assert [row[4] for row in run.sealed] == [NOW, NOW, NOW - 61, NOW - 2, NOW - 2]
+
+
+def test_what_was_retained_before_a_kill_is_not_newer_than_what_is_retained_after_it(
+    tmp_path: Path,
+) -> None:
+    """A run ends with each client that is added under the label, too."""
+    first = Run(tmp_path)
+    first.take(delivered("state", b"on", kind=RETAINED))
+    first.spool.close()
+    second = Run(tmp_path)
+    second.take(delivered("state", b"", sender=6, kind=CLEAR, t_pub=NOW - 60))
+    assert [row[4] for row in second.sealed] == [NOW]
+    second.spool.close()
+
+
+def test_so_many_topics_times_of_what_is_retained_are_known(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was published first goes first."""
+    monkeypatch.setattr(spool_module, "PLACES", 2)
+    for n, at in enumerate((NOW, NOW - 9, NOW - 5, NOW - 4), 4):
+        run.take(delivered(f"mill/{n}", kind=RETAINED, ctr=n, t_pub=at))
+    known = [run.spool.newest(f"border/outlet/mill/{n}") for n in range(4, 8)]
+    assert known == [NOW, 0, 0, NOW - 4]
 
 
 def test_a_border_that_is_killed_goes_on_in_its_order(tmp_path: Path) -> None:

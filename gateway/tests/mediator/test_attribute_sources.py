@@ -156,6 +156,7 @@ def test_sources_whose_disk_hangs_hold_up_no_other(monkeypatch: pytest.MonkeyPat
         fake.says = {"bob": BOB}
         try:
             await it.sources.take(dict.fromkeys((*hanging, "contract"), CONTRACT))
+            await until(lambda: it.told == [BOB])  # nobody waits for it longer than FIRST_S
             assert await it.says("contract", {}) == [BOB._replace(value=None, until=0)]
         finally:
             back.set()

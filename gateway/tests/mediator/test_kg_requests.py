@@ -81,7 +81,9 @@ def test_an_answer_waits_until_its_epoch_is_known_here(monkeypatch: pytest.Monke
 
 
 def test_an_answer_waits_until_its_client_is_known_here() -> None:
-    """One that was added a moment ago: its keys come first, and then its table in sealmq.toml."""
+    """One that was added, or relabelled, a moment ago: its keys come first, and then its table in
+    sealmq.toml.
+    """
     scene = Scene()
     audit: Any = Told()
     ask, rows = KgRequests(scene.site, audit), scene.world.snapshot()
@@ -106,6 +108,11 @@ def test_an_answer_waits_until_its_client_is_known_here() -> None:
             keys(known)
             await asyncio.sleep(0.01)
             assert not waiting.done()
+        relabelled = replace(config.clients["panel"], label="low")
+        scene.site.config = replace(config, clients={"panel": relabelled})
+        ask.news()
+        await asyncio.sleep(0.01)
+        assert not waiting.done(), "it would be judged as one of its label of before"
         scene.site.config = config
         ask.news()
         assert (await waiting).gen == 1

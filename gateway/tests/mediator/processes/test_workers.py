@@ -24,10 +24,12 @@ from sealmq.kglink import Answer
 from sealmq.mediator import worker as worker_module
 from sealmq.mediator import workers as workers_module
 from sealmq.mediator.acceptor import Acceptor
+from sealmq.mediator.frames import Gone
 from sealmq.mediator.journal_file import folder_of, gather, gathered, pack, read
 from sealmq.mediator.owner import Owner
 from sealmq.mediator.pool import Pool
 from sealmq.mediator.worker import WorkerEnd
+from sealmq.mediator.workers import WorkerProcess
 from sealmq.mqtt import build
 from sealmq.site.config import load, loads
 from sealmq.site.layout import Layout, prepare
@@ -279,6 +281,32 @@ def test_link_slots_are_kept_until_keys_are_there_that_have_them(layout: Layout)
             await owner._watch_keys()
             assert rings == [(3, told), (4, [])]
             assert owner.fresh == []
+
+    run(story())
+
+
+def test_a_question_to_a_worker_that_has_ended_is_no_line_of_the_log() -> None:
+    """Whoever asked is cancelled in that moment: asyncio said that nobody had looked at its end."""
+
+    async def gone(*words: Any) -> None:
+        raise Gone("it has ended")
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        unseen: list[Any] = []
+        loop.set_exception_handler(lambda loop, about: unseen.append(about))
+        worker = WorkerProcess.__new__(WorkerProcess)
+        worker.serving, worker._reloading = True, 0
+        worker._child = cast(Any, SimpleNamespace(alive=True, exited=loop.create_future()))
+        worker._peer = cast(Any, SimpleNamespace(call=gone))
+        for turns in range(5):
+            asks = asyncio.create_task(worker.ask("ping"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asks.cancel()
+            await asyncio.gather(asks, return_exceptions=True)
+        gc.collect()
+        assert unseen == []
 
     run(story())
 
