@@ -44,7 +44,7 @@ _SPARE = 4096
 _CLOCK_MS = 60_000
 _LONG_AGO = -(1 << 62)
 # How long a state file that another process has is waited for: two `sealmq pub` may overlap.
-BUSY_MS = 5_000
+BUSY_S = 5.0
 _BUSY_PAUSE_S = 0.05
 
 
@@ -74,11 +74,13 @@ class Boots:
         # When a boot session was left for its clock.
         self._left = _LONG_AGO
 
-    async def open(self) -> None:
-        """Lock and read the state file; another process that ends soon may have it. StateError."""
+    async def open(self, within: float = 0.0) -> None:
+        """Lock and read the state file; one that another process has is waited for so many seconds,
+        BUSY_S at most. StateError.
+        """
         if self._state is None:
             return
-        end = mono_ms() + BUSY_MS
+        end = mono_ms() + min(within, BUSY_S) * 1000
         while True:
             try:
                 self._boot, self._kg_nonce = await _in_thread(self._state.open, self.identity)

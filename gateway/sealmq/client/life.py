@@ -161,7 +161,7 @@ class Life:
 
     async def _first(self, within: float) -> Opened:
         try:
-            await self._boots.open()
+            await self._boots.open(within)
             return await self._first_connection(within)
         except BaseException:
             self._boots.close()

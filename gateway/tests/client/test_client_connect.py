@@ -400,11 +400,13 @@ def test_a_will_goes_out_sealed_and_untimed() -> None:
 def test_two_processes_may_not_share_a_state_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boot, "BUSY_MS", 100)
-
     async def story(peer: Peer) -> None:
         path = tmp_path / "app.state"
         async with client_of(peer, path):
+            for within in (0, 0.1):
+                with pytest.raises(StateError, match="in use"):
+                    await client_of(peer, path).connect(within=within)
+            monkeypatch.setattr(boot, "BUSY_S", 0.1)
             with pytest.raises(StateError, match="in use"):
                 await client_of(peer, path).connect()
         async with client_of(peer, path):
