@@ -409,8 +409,9 @@ def _ends(found: _Found) -> None:
             )
         else:
             notes.append(
-                f"{part.file} is the last of its process, which did not say that it ends: it was "
-                "killed between two segments, or what came after was taken away"
+                f"{part.file} is the last of its process, which has not said that it ends: it has "
+                "had nothing to write since, was killed between two segments, or what came after "
+                "was taken away"
             )
 
 

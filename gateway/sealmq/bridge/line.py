@@ -411,4 +411,7 @@ def _words(error: BaseException) -> str:
         return f"no answer within {CONNECT_S:g} s"
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason or 'failed'}"
+    # What a library has put into `strerror` says the address once more.
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

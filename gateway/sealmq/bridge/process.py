@@ -106,6 +106,8 @@ class Bridge:
         self._closed: dict[Import, str] = {}
         # Labels that are imported here, and not exported there.
         self._lacks: dict[str, list[str]] = {}
+        # By peer: this site's clients for it that are disabled.
+        self._disabled: dict[str, list[str]] = {}
         self._again, self._wait = 0.0, _CLOSED_S[0]
         # Its name is the one that its neighbours know it by.
         self.judge: Judge = judging.of(
@@ -177,6 +179,7 @@ class Bridge:
         exported: dict[str, frozenset[str]] = {}
         for row in self._crossings.clients:
             if row["disabled"]:
+                self._disabled.setdefault(row["peer"], []).append(row["enrolment"]["name"])
                 continue
             if row["out"]:
                 held = exported.get(row["label"], frozenset())
@@ -357,10 +360,12 @@ class Bridge:
         self.traffic.awaited.came(name)
 
     async def _keys(self) -> None:
-        """Gives peers new keys as they are made, and sees when something else crosses."""
+        """Gives peers new keys as they are made, and sees when something else crosses. `client
+        enable` may change neither sealmq.toml nor a session of ours: only what the keys are.
+        """
         held, policy = self._crossings.kseq, self._crossings.policy
         async for kseq, now in self._kg.peer_watch():
-            if now != policy:
+            if (kseq, now) != (held, policy):
                 policy = now
                 await self._reread()
             if kseq != held:
@@ -524,6 +529,8 @@ class Bridge:
         for name, labels in self._lacks.items():
             if labels:
                 said[name] += f"; it does not export {', '.join(labels)}"
+        for name, clients in self._disabled.items():
+            said[name] += f"; disabled here: {', '.join(clients)}"
         lines: dict[str, dict[str, Any]] = {
             name: {
                 "line": line,

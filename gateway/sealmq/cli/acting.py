@@ -286,7 +286,7 @@ def told_of_filter(args: argparse.Namespace, filt: str, error: Refused) -> Opera
                 what = f"{filt}: this site's policy has no {manifest.name}"
                 return OperatorError(what, hint=f"leave --{option} out", code=as_it_is.code)
     elif error.reason == _RESERVED.format("@") and filt.startswith("@"):
-        what, hint = _no_peer_s(args, config, filt)
+        what, hint = no_peer_s(args, config, filt)
         if what:
             return OperatorError(f"{plain(filt)}: {what}", hint=hint, code=as_it_is.code)
     return as_it_is
@@ -304,8 +304,10 @@ def _config(args: argparse.Namespace) -> Config | None:
         return None
 
 
-# ("", ""): the file has the peer, and what is in force may not.
-def _no_peer_s(args: argparse.Namespace, config: Config | None, filt: str) -> tuple[str, str]:
+def no_peer_s(args: argparse.Namespace, config: Config | None, filt: str) -> tuple[str, str]:
+    """Of a filter that begins with @: why no peer's topics are meant, and a hint. ("", ""): the
+    file has the peer, and what is in force may not.
+    """
     name, slash, _ = filt[1:].partition("/")
     shown = plain(name)
     if config is None:

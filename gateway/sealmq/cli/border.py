@@ -47,13 +47,13 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List them."""
-    from sealmq.site.config import load
     from sealmq.site.layout import Layout
 
+    from . import in_force
     from .tables import table
 
     layout = Layout.open(args.site)
-    config = load(layout.config)
+    config = in_force.policy(layout)
     rows = [_row(layout, border) for border in config.borders.values()]
     if args.json:
         print(json.dumps({"site": config.site.name, "borders": rows}))

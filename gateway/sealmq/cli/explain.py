@@ -15,7 +15,7 @@ from sealmq.families.attributes import Attribute as Told
 from sealmq.families.attributes import UnknownAttribute, names_in, shown
 from sealmq.families.duties import OnlyFrom
 from sealmq.families.engine import Conn, Decision
-from sealmq.families.shared import reaching
+from sealmq.families.shared import PUBLIC, reaching
 from sealmq.near import near
 from sealmq.plain import plain
 from sealmq.run import ready
@@ -97,7 +97,8 @@ def run(args: argparse.Namespace) -> int:
         )
     conn = view.engine.connection(view.engine.who(args.client))
     decision = _ask(view, conn, args)
-    lines = [*view.engine.explain(conn, decision), *_rests_on(view, decision)]
+    lines = [*view.engine.explain(conn, decision), *_brought(view, args)]
+    lines += _rests_on(view, decision)
     if args.json:
         print(json.dumps(_answer(view, args, decision, lines)))
     else:
@@ -139,6 +140,18 @@ def _subscription(view: View, args: argparse.Namespace) -> str:
         return filt
     except (SealError, UnicodeEncodeError) as error:
         raise UsageError(str(error)) from None
+
+
+def _brought(view: View, args: argparse.Namespace) -> list[str]:
+    """Of a peer's topic: which labels its messages may bring, or that there is none."""
+    begins = args.topic.startswith("@") and not args.topic.startswith(PUBLIC)
+    if args.question == "publish" or not begins:
+        return []
+    said = ". ".join(filter(None, acting.no_peer_s(args, view.config, args.topic)))
+    labels = view.labels(args.topic) if args.question == "deliver" else ()
+    if len(labels) > 1:
+        said = f"messages there have {' or '.join(labels)}; one that is allowed is enough"
+    return [said] if said else []
 
 
 def _rests_on(view: View, decision: Decision) -> list[str]:

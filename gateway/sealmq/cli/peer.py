@@ -14,7 +14,7 @@ from typing import Any
 from sealmq.kglink import Applied, KgClient
 from sealmq.site import masterkey
 from sealmq.site import peers as peers_table
-from sealmq.site.config import Config, load
+from sealmq.site.config import Config
 from sealmq.site.edit import put_peer, remove_peer
 from sealmq.site.errors import ConfigError
 from sealmq.site.layout import Layout
@@ -317,7 +317,7 @@ def _list(args: argparse.Namespace) -> int:
     from sealmq.bridge import told
 
     layout = Layout.open(args.site)
-    config = load(layout.config)
+    config = in_force.policy(layout)
     rows = [_row(peer, told.line(layout, peer.name)) for peer in config.peers.values()]
     if args.json:
         print(json.dumps({"site": config.site.name, "peers": rows}))

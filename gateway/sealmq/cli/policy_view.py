@@ -79,5 +79,16 @@ class View:
             if not subscribed.allow:
                 return subscribed
             conn.subscribed(subscribed, 0, now_ms)
+        # Each of a peer's messages brings its label, which only the mediator sees: one that may be
+        # read is enough.
+        asked = [conn.deliver(topic, one, 0, now_ms) for one in self.labels(topic) or ("",)]
+        return next((one for one in asked if one.allow), asked[-1])
+
+    def labels(self, topic: str) -> tuple[str, ...]:
+        """Which a message on the topic may have: of a peer's, any that is imported of it."""
         known = self.topics.get(topic)
-        return conn.deliver(topic, "" if known is None else known.label, 0, now_ms)
+        if known is not None:
+            return (known.label,)
+        name, slash, _ = topic.partition("/")
+        peer = self.config.peers.get(name[1:]) if name[:1] == "@" and slash else None
+        return () if peer is None else tuple(peer.label_in(label) for label in peer.imports)

@@ -43,8 +43,8 @@ _TRIES = 12
 _CROWD_S = 0.1
 _LONG_AGO = -(1 << 62)
 _ROTATED = (
-    "it may know another secret of this client: behind `sealmq client rotate` the new enrolment "
-    "file counts"
+    "it may know another secret of this client: after `sealmq client rotate` the new enrolment "
+    "file counts, and after `sealmq restore` who was added since the backup needs a new one"
 )
 _UNKNOWN = "a new boot session began before the answer came; whether it was accepted is unknown"
 

@@ -121,7 +121,8 @@ def _crosses(opened: str, sealed: str, key: str, peers: Mapping[str, Peer]) -> s
     if not peer and sealed not in exported:
         raise ConfigError(
             f"no other site is on either side of it: {sealed} is exported to none",
-            f"sealmq peer add SITE PEER --export {sealed}, or from = LABEL@PEER",
+            f"sealmq peer add SITE PEER --export {sealed}, or from = LABEL@PEER; or take the "
+            "border's table out first",
             key=f"{key}.to",
         )
     return peer

@@ -300,6 +300,17 @@ def test_a_process_that_lives_is_told(tmp_path: Path, clock: Clock) -> None:
     assert verify(tmp_path, "kg", KEY).notes == []
 
 
+def test_a_process_that_lives_and_has_nothing_to_write_is_not_called_killed(
+    tmp_path: Path, clock: Clock
+) -> None:
+    audit = Audit(tmp_path, "kg", 1, SITE, segment_bytes=1, now=clock, chain=made())
+    audit.write("start")
+    until(lambda: bool(list(tmp_path.glob("*.jsonl"))))
+    [note] = verify(tmp_path, "kg", KEY).notes
+    assert "it has had nothing to write since" in note
+    audit.close()
+
+
 def test_logs_from_before_there_were_seals_are_told_and_later_ones_are_a_fault(
     tmp_path: Path, clock: Clock
 ) -> None:

@@ -253,6 +253,18 @@ async def joined(at: int, listener: Listener) -> tuple[Line, Line]:
     return line, await listener.next()
 
 
+def test_a_port_that_is_taken_is_told_once() -> None:
+    async def scene() -> None:
+        at = free_port()
+        async with waiting(at):
+            with pytest.raises(LineLost) as error:
+                async with waiting(at):
+                    pass
+        assert str(error.value) == f"cannot listen on 127.0.0.1:{at}: Address already in use"
+
+    asyncio.run(scene())
+
+
 def test_two_peers_find_each_other_and_call_again() -> None:
     async def scene() -> None:
         at = free_port()

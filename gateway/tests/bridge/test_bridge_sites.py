@@ -141,6 +141,24 @@ def test_a_rekey_there_goes_unnoticed_here(pair: Pair) -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize(
+    ("site", "name"), [("north", "heat.to.south"), ("south", "heat.from.north")]
+)
+def test_a_label_crosses_again_once_its_bridges_client_is_enabled(
+    pair: Pair, site: str, name: str
+) -> None:
+    async def scene() -> None:
+        async with hearing(pair) as heard:
+            ran("client", "disable", str(pair[site].root), name)
+            until(lambda: line(pair[site]) == f"up; disabled here: {name}", "the line's word")
+            ran("client", "enable", str(pair[site].root), name)
+            joined(pair)
+            await publish(pair, [f"enabled {name}"])
+            await heard.until(lambda texts: f"enabled {name}" in texts)
+
+    asyncio.run(scene())
+
+
 @pytest.mark.parametrize("who", ["north", "south"])
 def test_a_bridge_that_is_killed_loses_and_doubles_nothing(pair: Pair, who: str) -> None:
     async def scene() -> None:

@@ -395,3 +395,34 @@ def test_what_clients_told_and_what_was_counted_is_shown_and_nothing_counts_by_t
         in (sealmq(capsys, *other)[1])
     )
     store.close()
+
+
+@pytest.fixture
+def joined(site: Path) -> Path:
+    """It imports two labels of a peer; the reader has one of them."""
+    path = site / "sealmq.toml"
+    path.write_text(
+        path.read_text().replace(
+            "[clients]\n", '[clients]\nguest = { label = "heat@north", kind = "app" }\n', 1
+        )
+        + f'[peers.north]\nfingerprint = "{"ab" * 32}"\naddress = "127.0.0.1:1"\n'
+        'import = ["heat", "water"]\n'
+    )
+    return site
+
+
+@pytest.mark.parametrize(
+    ("who", "topic", "code", "says"),
+    [
+        ("guest", "@north/a", 0, "heat@north is at or above heat@north"),
+        ("monitor", "@north/a", 1, "the message has water@north, the client monitor"),
+        ("guest", "@north/a", 0, "have heat@north or water@north; one that is allowed is enough"),
+        ("guest", "@nroth/a", 1, "there is no peer 'nroth'. did you mean @north/...?"),
+    ],
+)
+def test_a_peers_message_brings_its_label(
+    joined: Path, capsys: pytest.CaptureFixture[str], who: str, topic: str, code: int, says: str
+) -> None:
+    got, out, _ = sealmq(capsys, "explain", joined, "deliver", "--client", who, "-t", topic)
+    assert got == code, out
+    assert says in "\n".join(out)

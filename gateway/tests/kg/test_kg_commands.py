@@ -270,6 +270,15 @@ def warned(capsys: pytest.CaptureFixture[str]) -> str:
     return shown.out
 
 
+@pytest.mark.parametrize("what", ["peer", "border"])
+def test_a_typo_in_the_policy_hides_no_line(
+    wrong: MadeSite, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    capsys.readouterr()
+    assert sealmq(wrong, what, "list") == 0
+    assert warned(capsys).startswith(f"no {what}s; ")
+
+
 def test_a_typo_in_the_policy_keeps_no_client_in(
     wrong: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
