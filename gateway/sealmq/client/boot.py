@@ -75,8 +75,7 @@ class Boots:
         self._left = _LONG_AGO
 
     async def open(self) -> None:
-        """Lock and read the state file, which another process that ends soon may have. StateError.
-        """
+        """Lock and read the state file, which a process that ends soon may have. StateError."""
         if self._state is None:
             return
         end = mono_ms() + BUSY_MS
