@@ -177,7 +177,7 @@ class Joined(Provisioned):
             return False, provisioned, ""
         if not s.kg_time and s.now_ms(0) is None:
             self._close()
-            return False, provisioned, "no answer within two seconds"
+            return False, provisioned, "no answer in two seconds"
         if s.due and not provisioned:
             if (yield from self._renewed()) and s.ident.own is not self.ident.own:
                 yield IDLE

@@ -172,4 +172,5 @@ class Sleeper(Living):
         elif asks:
             # Once all have been answered.
             kept.filters = bytes(4)
+            kept.mark()
             self._filters = filters

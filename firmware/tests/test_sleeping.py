@@ -363,6 +363,33 @@ sleep(s)
 
 
 @every
+def test_a_reset_before_a_new_session_has_its_subscriptions_spares_none(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """The next wake finds that session, in which there are none."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        script = """
+s = sleeper(clean=False, listen=0)
+s.set_callback(say)
+s.subscribe("t/#", 1)
+sleep(s)
+"""
+        reset = """
+def reset(*args):
+    raise Asleep
+s.core.subscribe = reset
+"""
+        wake(b, interpreter, script)
+        assert wake(b, interpreter, script.replace("sleep(s)", f"{reset}sleep(s)")) == []
+        b.peer.present = 1
+        for _ in range(2):
+            wake(b, interpreter, script)
+        assert b.peer.said("subscribe") == [("t/#", 1)] * 2
+
+
+@every
 def test_it_sleeps_whatever_a_callback_raises(interpreter: str, tmp_path: Path) -> None:
     """A message that the program cannot read would hold the board awake until its battery is
     empty."""
