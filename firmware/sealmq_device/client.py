@@ -77,11 +77,9 @@ class Client(Incoming):
                 yield from subscribing(self, filt, qos)
             except SealError as error:
                 # What passes, and what no notice says, is no last word.
-                if not error.ctr or isinstance(error, (RateLimited, Unavailable)):
-                    continue
-                del self._subscribed[filt]
-                self._gone.append(error)
-            del self.missing[filt]
+                if error.ctr and not isinstance(error, (RateLimited, Unavailable)):
+                    del self._subscribed[filt], self.missing[filt]
+                    self._gone.append(error)
 
     # What the mediator publishes when this client goes without a word. Counts from connect() on.
     def set_last_will(

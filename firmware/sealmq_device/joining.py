@@ -98,6 +98,7 @@ class Joined(Provisioned):
 
     def _joining(self, clean: bool) -> "Steps":
         self._clean = clean
+        held = not clean
         try:
             if self._places:
                 yield from self._places._next()
@@ -121,8 +122,8 @@ class Joined(Provisioned):
                     yield OPEN
                     _say_hello(self, s)
                     yield CONNACK
-                    _connack(self)
-                    if self._subscribed and not self._present:
+                    held = _connack(self) and held
+                    if self._subscribed and not held:
                         self.missing = dict(self._subscribed)
                     first, body = yield READ
                     ready = _welcomed(self, s, first, body)
@@ -153,9 +154,10 @@ class Joined(Provisioned):
             slots.confirm()
         if self._places:
             self._places._proved()
+        self._present = held
         if self._subscribed and self.missing:
             yield from self._resubscribing()
-        return self._present
+        return held
 
     # After a welcome that leaves something to do: (done, provisioned, why not).
     def _put_right(self, s: Session, ready: bool, conflict: bool, provisioned: bool) -> "Steps":
@@ -177,7 +179,7 @@ class Joined(Provisioned):
             return False, provisioned, ""
         if not s.kg_time and s.now_ms(0) is None:
             self._close()
-            return False, provisioned, "no answer came within two seconds"
+            return False, provisioned, "no answer in two seconds"
         if s.due and not provisioned:
             if (yield from self._renewed()) and s.ident.own is not self.ident.own:
                 yield IDLE

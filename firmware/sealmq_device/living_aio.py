@@ -51,6 +51,9 @@ class Living(Life):
                 raise
             except (OSError, SealError) as caught:
                 error = caught
+        # The link may be joining anew: what that is about to subscribe is its own until then.
+        while client._busy:
+            await client._changed.wait()
         if error is None and self._lost():
             error = client.error
         if what != WAIT:

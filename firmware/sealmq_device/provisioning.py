@@ -65,7 +65,6 @@ class Provisioned(Link):
         self._boot = 0
         self._begun = False
         self._clean = True
-        self._present = False
         self._subscribed: "dict[bytes, int]" = {}  # {filter: QoS}
         # What no PUBACK came for: {ctr: (packet identifier, packet)}.
         self.unacked: "dict[int, tuple[int, bytes]]" = {}
@@ -285,15 +284,15 @@ class Provisioned(Link):
         hello = bytearray(proof_aad(i.site, i.mediator) + raw)
         return hello, memoryview(hello)[:-22]
 
-    # The four bytes that had to come first.
-    def _connack(self) -> None:
+    # The four bytes that had to come first. Whether the mediator says that it held a session.
+    def _connack(self) -> bool:
         four = self._four
         if four[0] != 0x20 or four[1] != 2:
             raise Malformed("%r instead of a CONNACK" % bytes(four))
         code = four[3]
         if code:
             raise _refusal(code)
-        self._present = four[2] & 1 == 1 and not self._clean
+        return four[2] & 1 == 1
 
 
 def _refusal(code: int) -> SealError:

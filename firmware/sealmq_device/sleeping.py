@@ -80,9 +80,7 @@ class Sleeper(Living):
         if self._time_to():
             self._save()
             well = self._wake()
-            if self.asks or self.core.missing:
-                kept.filters = bytes(4)
-            elif self._filters:
+            if not (self.asks or self.core.missing):
                 kept.filters = self._filters
             if well:
                 kept.failures = kept.skip = 0
@@ -152,24 +150,27 @@ class Sleeper(Living):
     def _do(self, what: int, arg: "Any", ms: int) -> int:
         if what == SEND:
             self._mark(arg)
+        kept = self.rtc
+        held = kept.filters
+        if what == CONNECT:
+            # Until all have been answered. It is written with the boot number, before CONNECT: the
+            # session may be a new one, whatever becomes of this wake.
+            kept.filters = bytes(4)
         done = Living._do(self, what, arg, ms)
         if what == CONNECT:
-            self._spare()
+            self._spare(held)
         return done
 
-    # A session that the mediator still holds has its subscriptions.
-    def _spare(self) -> None:
+    # A session that the mediator still holds has its subscriptions. held: the digest of these.
+    def _spare(self, held: bytes) -> None:
         c = self.core
-        kept = self.rtc
         asks = self.asks
         filters = sha256(repr(asks).encode()).digest()[:4]
-        if c._present and filters == kept.filters and kept.boot % _OFTEN:
+        if c._present and filters == held and self.rtc.boot % _OFTEN:
             for filt, qos in asks:
                 if qos >= 0:
                     c._subscribed[filt] = qos
             # Commands go out.
             self.asks = [ask for ask in asks if ask[1] == COMMAND]
-        elif asks:
-            # Once all have been answered.
-            kept.filters = bytes(4)
+        if asks:
             self._filters = filters

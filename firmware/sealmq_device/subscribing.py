@@ -56,6 +56,7 @@ def granted(self: "Any", filt: bytes, qos: int, body: "Any") -> int:
     if level > qos:
         raise self._broken("SUBACK with code %d for QoS %d" % (level, qos))
     self._subscribed[filt] = qos
+    self.missing.pop(filt, None)
     return level
 
 

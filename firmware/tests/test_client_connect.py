@@ -556,3 +556,39 @@ say(c.connect(False), len(c._subscribed))
         done = {"never": second[:1] + second[2:], "welcome": [], "subscribe": second[:1]}[ends]
         assert sorted(third) == sorted({*first} - {*done})
         assert fourth == []
+
+
+@every
+def test_what_the_program_subscribes_itself_is_missing_no_more(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """Else the next connect would make it one with the QoS of before."""
+    with board(tmp_path) as b:
+        b.provision()
+        refuses = [False, True]
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            b.peer.present = int(not refuses)
+            refused = bool(refuses) and refuses.pop(0)
+            if refused:
+                c.notice(2, ctr, 7, "rule", "try later")
+                c.send(0x90, c.subscribe_pid + b"\x80")
+            return refused
+
+        b.peer.on_subscribe = on_subscribe
+        said = b.run(
+            interpreter,
+            """
+c.set_callback(say)
+c.connect(False)
+c.subscribe("a", 0)
+c._close()
+say(c.connect(True), c.missing)
+c.subscribe("a", 1)
+say(c.missing)
+c._close()
+say(c.connect(False), c._subscribed)
+""",
+        )
+        assert said == ["False {b'a': 0}", "{}", "True {b'a': 1}"]
+        assert b.peer.said("subscribe") == [("a", 0), ("a", 0), ("a", 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -219,3 +220,46 @@ asyncio.run(main())
         )
         ends = ["2 dropped", "3 dropped", "1 accepted", "4 accepted"]
         assert said == ["up", *ends, "False 0"]
+
+
+@every
+def test_a_link_that_joins_anew_subscribes_again_by_itself(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """Whatever is queued, or happens, meanwhile."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            boots.append(c.boot)
+            if c.boot > boots[0]:
+                time.sleep(0.3)
+            return False
+
+        boots: list[int] = []
+        b.peer.on_subscribe = on_subscribe
+        said = live(
+            b,
+            interpreter,
+            """
+async def main():
+    l = living()
+    l.subscribe("a/#")
+    l.subscribe("b/#", 1)
+    task = asyncio.create_task(l.run())
+    await until(lambda: l.client.up.is_set() and not l.asks)
+    l.core.session.ctr = 0xFFFFFE
+    again = asyncio.create_task(l.client.ping())
+    await until(lambda: l.core.missing)
+    l.publish("t", b"x")
+    await until(lambda: not len(l.outbox) or task.done())
+    say(task.done(), l.asks, l.core.missing, sorted(l.core._subscribed))
+    task.cancel()
+    await again
+asyncio.run(main())
+""",
+            ASYNC,
+        )
+        assert said == ["up", "up", "1 sent", "False [] {} [b'a/#', b'b/#']"]
+        assert b.peer.said("subscribe") == [("a/#", 0), ("b/#", 1)] * 2

@@ -10,6 +10,7 @@ import pytest
 from device_script import INTERPRETERS, PRELUDE, Board, board
 from living_script import first_of_each, gives_receipts, hangs_up
 from peer_connection import Connection
+from sealmq_spec import const
 
 every = pytest.mark.parametrize("interpreter", INTERPRETERS)
 
@@ -360,6 +361,71 @@ sleep(s)
         assert filters[0] == filters[-1]
         assert [boot for _, boot, _ in b.peer.said("connected")][-1] == 4
         assert len(filters) == 4
+
+
+@every
+def test_a_reset_before_a_new_session_has_its_subscriptions_spares_none(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """The next wake finds that session, in which there are none."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        script = """
+s = sleeper(clean=False, listen=0)
+s.set_callback(say)
+s.subscribe("t/#", 1)
+sleep(s)
+"""
+        reset = """
+def reset(*args):
+    raise Asleep
+s.core.subscribe = reset
+"""
+        wake(b, interpreter, script)
+        assert wake(b, interpreter, script.replace("sleep(s)", f"{reset}sleep(s)")) == []
+        b.peer.present = 1
+        for _ in range(2):
+            wake(b, interpreter, script)
+        assert b.peer.said("subscribe") == [("t/#", 1)] * 2
+
+
+@every
+@pytest.mark.parametrize("where", ["one connect", "one wake", "two wakes"])
+def test_a_session_that_began_before_spares_none(
+    interpreter: str, where: str, tmp_path: Path
+) -> None:
+    """The mediator held none at CONNECT, and holds this one by the time that there is a welcome."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        new = [True]
+
+        def on_welcome(c: Connection, want: bool) -> bool:
+            if c.boot == 2 or not new:
+                return False
+            b.peer.present = 1
+            if where == "one connect":
+                new.clear()
+                c.tell(c.welcome(const.BEHIND))
+            else:
+                if where == "one wake" or c.conn == 2:
+                    new.clear()
+                c.sock.close()
+            return True
+
+        script = """
+s = sleeper(clean=False, listen=0)
+s.backoff.draw = lambda: 0
+s.set_callback(say)
+s.subscribe("t/#", 1)
+s.rtc.skip = 0
+sleep(s)
+"""
+        b.peer.on_welcome = on_welcome
+        for _ in range(4):
+            wake(b, interpreter, script)
+        assert b.peer.said("subscribe") == [("t/#", 1)] * 2
 
 
 @every

@@ -198,7 +198,7 @@ def _answers(out: str) -> list[Answer]:
         if mark:
             try:
                 found.append(_plain(json.loads(text)))
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise BoardError(
                     "what the board answers does not arrive whole",
                     hint="another program reads the same port, or the cable is bad",

@@ -216,6 +216,7 @@ ERRORS = (
     ('say(error="OSError", text="28"); sys.exit(1)', "file system is full", "remove files"),
     ('say(error="ImportError", text="no esp32"); sys.exit(1)', "ImportError", "MicroPython for"),
     ('print(M + "{secr"); sys.exit(1)', "arrive whole", "cable"),
+    ('print(M + "[" * 4000 + "]" * 4000)', "arrive whole", "cable"),
     ("sys.exit('it thinks otherwise')", "it thinks otherwise", "again"),
 )  # fmt: skip
 

@@ -142,22 +142,28 @@ class Life:
     async def start(self, within: float) -> None:
         """The first connection, welcomed, tried again for so long. Raises what prevents it."""
         name = "sealmq client: first connection"
-        self._opening = asyncio.create_task(self._first(within), name=name)
+        self._opening = opening = asyncio.create_task(self._first(within), name=name)
         try:
-            opened = await self._opening
+            opened = await opening
         except asyncio.CancelledError:
             here = asyncio.current_task()
-            if self.error is None or (here is not None and here.cancelling()):
+            stopped = self.error is not None and not (here is not None and here.cancelling())
+            await self._give_up(opening)
+            if self.error is None or not stopped:
                 raise
             raise self.error from None  # `stop` has ended it
         if self.error is not None:
-            # `stop` came before there was a connection that it could end.
-            self._opened = opened
-            await self.stop()
+            await self._give_up(opening)
             raise self.error
         self._use(opened)
         self._task = asyncio.create_task(self._serve(), name="sealmq client")
         self._task.add_done_callback(self._served)
+
+    async def _give_up(self, opening: asyncio.Task[Opened]) -> None:
+        """`stop`, or who cancels, may have come before there was a connection that it could end."""
+        if not opening.cancelled() and opening.exception() is None:
+            self._opened = opening.result()
+            await self.stop()
 
     async def _first(self, within: float) -> Opened:
         try:

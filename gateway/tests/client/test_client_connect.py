@@ -32,6 +32,8 @@ from sealmq.client import (
 )
 from sealmq.client.backoff import draw
 from sealmq.client.client import read_enrolment
+from sealmq.client.door import Opened
+from sealmq.client.life import Life
 from sealmq.client.randomness import mono_ms
 from sealmq.client.state import StateFile
 from sealmq.mqtt import build
@@ -665,6 +667,31 @@ def test_a_connect_that_is_given_up_gives_the_state_file_back(tmp_path: Path) ->
         with pytest.raises(asyncio.CancelledError):
             await connecting
         await asyncio.to_thread(slow.has.wait, 20)
+        async with client_of(peer, tmp_path / "state") as another:
+            assert another.connected
+
+    play(story)
+
+
+def test_a_connect_that_is_cancelled_as_it_succeeds_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a timeout that ends in that very moment, say."""
+
+    async def story(peer: Peer) -> None:
+        first = Life._first
+
+        async def cancelled_then(life: Life, within: float) -> Opened:
+            opened = await first(life, within)
+            asyncio.get_running_loop().call_soon(connecting.cancel)
+            return opened
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Life, "_first", cancelled_then)
+            connecting = asyncio.create_task(client_of(peer, tmp_path / "state").connect())
+            with pytest.raises(asyncio.CancelledError):
+                await connecting
+        await until(lambda: peer.link.goodbye)
         async with client_of(peer, tmp_path / "state") as another:
             assert another.connected
 
