@@ -1,10 +1,11 @@
 """What holds for the tests of every folder: Ctrl-C counts, garbage is looked for cheaply, no test
-finds the log silenced by an earlier one, and what needs Spark shares one process of it."""
+finds log or umask as an earlier one has set them, and what needs Spark shares one process of it."""
 
 from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import warnings
 from typing import Any
@@ -16,6 +17,8 @@ from xdist.scheduler import LoadFileScheduling
 # below its folders, and commands, which start processes of their own, need none.
 _SPARK = "spark/tests"
 _WITHOUT = frozenset({"test_cli.py", "test_scale.py", "test_standalone.py"})
+_UMASK = os.umask(0o022)
+os.umask(_UMASK)
 
 
 class _OneSpark(LoadFileScheduling):
@@ -68,6 +71,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for log in quiet:
         log.disabled, log.propagate = False, True
         log.setLevel(logging.NOTSET)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """What ran in this process as a site's process has set its umask, as is right for one."""
+    os.umask(_UMASK)
 
 
 def _is_quiet(log: logging.Logger) -> bool:

@@ -214,10 +214,16 @@ def test_a_listener_that_has_a_name_is_announced_where_that_leads() -> None:
 
 
 def test_the_longest_name_that_a_site_can_have_is_announced() -> None:
-    """Beside another one of the same name, which gives it a number."""
+    """Beside another one of the same name, which gives it a number: once that one has answered in
+    time, half a second, which a busy machine may need for other things.
+    """
     name = "n" * 64
     assert loads(PLAIN.replace("shed", name)).site.name == name
-    with contextlib.closing(told(name=name).begin()):
-        with contextlib.closing(told(name=name).begin()) as second:
-            [found] = second.registry.async_get_infos_type(SERVICE)
-    assert found.name == f"{'n' * 58}-2.{SERVICE}"
+    names: list[str] = []
+    with contextlib.closing(told(name=name).begin()) as first:
+        [alone] = first.registry.async_get_infos_type(SERVICE)
+        while len({*names, alone.name}) == 1 and len(names) < 20:
+            with contextlib.closing(told(name=name).begin()) as second:
+                [found] = second.registry.async_get_infos_type(SERVICE)
+            names.append(found.name)
+    assert names[-1] == f"{'n' * 58}-2.{SERVICE}"

@@ -32,6 +32,8 @@ def run(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
 
 def expose(path: Path, folder: Path) -> None:
     """Let other users pass to `path`, though a folder above it is closed (a root's home is)."""
+    # Of the folders that are made here, too, whatever umask we were started with.
+    os.umask(0o022)
     closed = [p for p in reversed(path.parents) if not p.stat().st_mode & 0o001]
     if not closed:
         return
