@@ -75,8 +75,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """What ran in this process as a site's process has set its umask, as is right for one."""
+    """What ran in this process as a site's process has set its umask, and has its log written to
+    what was stderr then, as is right for one.
+    """
     os.umask(_UMASK)
+    root = logging.getLogger()
+    ours = [one for one in root.handlers if type(one).__module__.startswith("sealmq")]
+    for one in ours:
+        root.removeHandler(one)
+    if ours:
+        root.setLevel(logging.WARNING)
 
 
 def _is_quiet(log: logging.Logger) -> bool:

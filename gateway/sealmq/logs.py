@@ -6,6 +6,7 @@ minute they are counted, and the count is written when the minute is over.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -64,7 +65,9 @@ class _Lines(logging.StreamHandler):  # type: ignore[type-arg]
 
     def emit(self, record: logging.LogRecord) -> None:
         if left := self._budget.over():
-            self.stream.write(f"{self._prefix}{left_out(left)}\n")
+            # Nothing that is logged is an error of whoever logs it, as StreamHandler has it.
+            with contextlib.suppress(OSError, ValueError):
+                self.stream.write(f"{self._prefix}{left_out(left)}\n")
         # The text before its values are put in: that is ours, and there are only so many.
         text = record.getMessage() if record.msg == "%s" else record.msg
         if self._debug or self._budget.pass_on(f"{record.name} {text}"):

@@ -49,3 +49,26 @@ def test_kinds_without_end_use_up_one_budget_and_no_memory() -> None:
     budget = Budget(2, clock=lambda: 0.0)
     passed = sum(budget.pass_on(f"kind {n}") for n in range(5000))
     assert passed <= 1002
+
+
+NOWHERE = """
+import logging, os
+from sealmq import logs
+logs.begin("agent: ")
+log = logging.getLogger("x")
+for n in range(50):
+    log.info("refused to pid %d", n)
+full = os.open("/dev/full", os.O_WRONLY)
+os.dup2(full, 2)
+logging.getLogger().handlers[0]._budget._end = 0.0
+log.info("another kind")
+print("went on")
+"""
+
+
+def test_a_log_that_cannot_be_written_is_no_error_of_what_is_logged() -> None:
+    """Nor is the line that counts what was left out: a full disk, a terminal that is gone."""
+    done = subprocess.run(
+        [sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "went on\n")
