@@ -57,7 +57,7 @@ def test_regenerating_gives_the_same_files() -> None:
 def test_check_notices_a_change(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     # Not the checkout's, which other tests read meanwhile.
     document = shutil.copy(SPEC / "SPEC.md", tmp_path_factory.mktemp("document"))
-    assert generate("--dir", str(tmp_path), "--document", document).returncode == 0
+    assert generate("--dir", str(tmp_path), "--document", str(document)).returncode == 0
     assert {p.name for p in tmp_path.iterdir()} == {p.name for p in VECTORS.iterdir()}
     (tmp_path / "m1-ccm-live.json").write_text("{}")
     (tmp_path / "m1-ccm-empty.json").unlink()
