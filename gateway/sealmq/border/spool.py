@@ -81,7 +81,7 @@ class Spool:
         return NEW if window is None else window.look(ctr)
 
     def newest(self, topic: str) -> int:
-        """The newest time of what was put as retained there, Unix s; 0: that is not known."""
+        """The latest time (Unix s) of retained messages that were put for a topic; 0: unknown."""
         found = self._db.execute("SELECT t_pub FROM newest WHERE topic = ?", (topic,)).fetchone()
         return 0 if found is None else int(found[0])
 

@@ -360,8 +360,8 @@ class Bridge:
         self.traffic.awaited.came(name)
 
     async def _keys(self) -> None:
-        """Gives peers new keys as they are made, and sees when something else crosses. `client
-        enable` may change neither sealmq.toml nor a session of ours: only what the keys are.
+        """Gives peers new keys as they are made, and notices when other labels cross. `client
+        enable` changes the keys alone: neither sealmq.toml nor a session of ours.
         """
         held, policy = self._crossings.kseq, self._crossings.policy
         async for kseq, now in self._kg.peer_watch():

@@ -85,7 +85,7 @@ class View:
         return next((one for one in asked if one.allow), asked[-1])
 
     def labels(self, topic: str) -> tuple[str, ...]:
-        """Which a message on the topic may have: of a peer's, any that is imported of it."""
+        """The labels that a message on the topic may have; on a peer's: all that are imported."""
         known = self.topics.get(topic)
         if known is not None:
             return (known.label,)

@@ -121,8 +121,7 @@ class Owner:
         async for risen in self.keys.watch(self.kg, self._set_kg):
             if risen:
                 kseq, policy = int(self.keys.snapshot["kseq"]), self.keys.snapshot.get("policy")
-                newer = {n: answer for n, answer in self._fresh.items() if answer.kseq > kseq}
-                self._fresh = newer
+                self._fresh = {n: one for n, one in self._fresh.items() if one.kseq > kseq}
                 fresh = self.fresh
                 await self._all(worker.ring(self.keys, fresh) for worker in self.workers)
                 self._kseq, self._policy = kseq, policy

@@ -105,7 +105,7 @@ async def _all(layout: Layout, up: Mapping[str, Any]) -> list[ProcessStatus]:
     """up: what the supervisor has written down."""
     told, names = up.get("processes"), up.get("roles")
     ours: Mapping[str, Any] = told if isinstance(told, dict) else {}
-    # One that has not begun yet, or has ended and will be started again, is named as well.
+    # A part that has not begun yet, or that has ended and will be started again, is shown, too.
     known = {*ours, *map(str, names if isinstance(names, list) else [])}
     beside = ("bridge", "border-", "metrics", "mdns")
     roles = [*ROLES, *sorted(role for role in known if role.startswith(beside))]

@@ -362,7 +362,7 @@ def test_a_clear_passes_once_with_the_time_and_life_of_the_first_one_and_is_told
 
 
 def test_what_is_retained_last_is_the_newest_also_where_clients_clocks_differ(run: Run) -> None:
-    """A readers' newest of a sender is the one with the newest time; a border is one sender."""
+    """Of one sender, which a border is, readers take what has the latest time as the newest."""
     run.take(
         delivered("state", b"on", kind=RETAINED),
         delivered("state", b"", sender=6, kind=CLEAR, t_pub=NOW - 60),
